@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fasthep_smk.config.credentials import Kind, Requirement
 from fasthep_smk.credentials.checks import lack, look, renewal
-from fasthep_smk.credentials.credential import NAMES, moment
+from fasthep_smk.credentials.credential import NAMES, Credential, moment
 
 __all__ = ["CLOCKS", "Lack", "lacking", "renewed"]
 
@@ -28,11 +28,19 @@ class Lack:
         return f"{self.why}: jobs wait; renew it: {self.fix}"
 
 
-def lacking(required: Iterable[Requirement], *, now: float | None = None) -> dict[Kind, Lack]:
-    """Return which required credentials have ended at the time ``now``, or are gone."""
+def lacking(
+    required: Iterable[Requirement],
+    *,
+    now: float | None = None,
+    there: Mapping[Kind, Credential] | None = None,
+) -> dict[Kind, Lack]:
+    """Return which required credentials have ended at the time ``now``, or are gone.
+
+    ``there`` are those that a look has just found.
+    """
     # Without klist, a ticket that is there cannot be told from one that is not.
     wanted = [one for one in required if one.kind != "kerberos" or shutil.which("klist")]
-    found = look(one.kind for one in wanted)
+    found = look(one.kind for one in wanted) if there is None else there
     now = time.time() if now is None else now
     missing: dict[Kind, Lack] = {}
     for one in wanted:

@@ -73,7 +73,7 @@ _PATIENCE, _PAUSE, _ROOM = 1800, 5.0, 30.0
 #: Seconds after which the end of a run is noticed.
 _STEP = 0.1
 #: Of a job of which nothing is known now.
-ALIVE = State("alive")
+_ALIVE = State("alive")
 
 
 class BatchExecutor(_Executor):
@@ -151,7 +151,7 @@ class BatchExecutor(_Executor):
             super().run_job(self._as_submitted(job))
         except Exception as error:
             said = BEFORE_HTCONDOR.sub("", masked(str(error)))
-            system = sites.batch(self._submissions.name)
+            system = sites.batch(self._system)
             if not (isinstance(error, WorkflowError) or system.NO_ANSWER.search(said)):
                 raise
             if not system.NO_WORD.search(said):
@@ -166,7 +166,7 @@ class BatchExecutor(_Executor):
         or has no room now, or it is looked up whether the job has arrived. Or it goes to its
         fallback. ``unclear``: it may have arrived, and was refused if it has not.
         """
-        system = sites.batch(self._submissions.name)
+        system = sites.batch(self._system)
         if not self.wait:
             return _refused(said)
         if unclear:
@@ -188,13 +188,13 @@ class BatchExecutor(_Executor):
         now = time.monotonic()
         if self._silent_since is None:
             self._silent_since = now
-            title = sites.title(self._submissions.name)
+            title = sites.title(self._system)
             problem(f"{title} does not answer, trying again: {' '.join(said.split())}")
         return now - self._silent_since < _PATIENCE
 
     def _wait_for_room(self, job: SnakemakeJob, said: str) -> None:
         """Let a job wait until the batch system takes more of this user's."""
-        title = sites.title(self._submissions.name)
+        title = sites.title(self._system)
         what = f"{title} takes no more jobs now, the others wait for that"
         if what not in self._told:
             queued = self._submissions.system.queued(Path.cwd())
@@ -287,11 +287,11 @@ class BatchExecutor(_Executor):
         """Take in which jobs have ended, and return the others."""
         states = await asyncio.to_thread(self._states, jobs)
         gone = {
-            str(job.external_jobid) for job in jobs if states.get(id(job), ALIVE).kind == "gone"
+            str(job.external_jobid) for job in jobs if states.get(id(job), _ALIVE).kind == "gone"
         }
         forgotten, left = self._forgotten.among(gone), []
         for job in jobs:
-            state = states.get(id(job), ALIVE)
+            state = states.get(id(job), _ALIVE)
             if state.kind == "done":
                 self.report_job_success(job)
             elif state.kind == "failed" and state.lost:

@@ -87,7 +87,8 @@ class Gate:
         from fasthep_smk.credentials.validity import lacking, renewed
 
         with self._lock:
-            missing = lacking(self._required, now=time.time() + self._margin)
+            there = look(one.kind for one in self._required)
+            missing = lacking(self._required, now=time.time() + self._margin, there=there)
             for kind in missing.keys() - self._missing:
                 self._tell(str(missing[kind]))
             back = [
@@ -97,8 +98,7 @@ class Gate:
                 self._tell(line)
             if not missing:
                 self._margin = 2 * PAUSE
-            self._there = look(one.kind for one in self._required)
-            self._missing = set(missing)
+            self._there, self._missing = there, set(missing)
 
 
 @cache

@@ -35,7 +35,7 @@ from fasthep_smk.util.snakemake_types import SnakemakeJob, Workflow
 if TYPE_CHECKING:
     from fasthep_smk.storage.record import Asked
 
-__all__ = ["Retries", "Verdict", "decide", "pass_over_hopeless"]
+__all__ = ["Decision", "Retries", "decide", "pass_over_hopeless"]
 
 Cause = Literal["lost", "credential", "wanted", "refused", "error"]
 #: How often a job is tried again that is not to blame.
@@ -44,19 +44,19 @@ _NOT_AGAIN = "; not tried again: no other attempt would have more"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Decision:
     """Whether a job is tried ``again``, and whether it ``counts`` as an attempt that it failed."""
 
     again: bool
     counts: bool = True
 
 
-def decide(cause: Cause, before: int = 0) -> Verdict:
+def decide(cause: Cause, before: int = 0) -> Decision:
     """Return what becomes of a job that has failed, as often ``before`` for the same cause."""
     if cause == "refused":
-        return Verdict(again=False)
+        return Decision(again=False)
     blameless = cause == "wanted" or before < _MOST.get(cause, 0)
-    return Verdict(again=True, counts=not blameless)
+    return Decision(again=True, counts=not blameless)
 
 
 class Retries:

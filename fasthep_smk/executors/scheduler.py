@@ -79,20 +79,24 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         free = {**self._limits, _RATE: available_resources[_RATE]}
         for counts in self._under_way.values():
             _take(counts, free)
-        chosen = [job for job in selectable_jobs if any(goes_on(job) for goes_on in is_left)]
-        for job in chosen:
-            _take(self._counts(job), free)
+        chosen = {
+            job: self._counts(job)
+            for job in selectable_jobs
+            if any(goes_on(job) for goes_on in is_left)
+        }
+        for counts in chosen.values():
+            _take(counts, free)
             free[_RATE] -= 1
 
         def rank(job: SnakemakeJob) -> tuple[int, int]:
             return job.priority, sum(input_sizes.get(one) or 0 for one in job.input)
 
         others = set(selectable_jobs).difference(chosen)
-        chosen += fitting(sorted(others, key=rank, reverse=True), self._counts, free)
-        self._under_way |= {job: self._counts(job) for job in chosen}
+        chosen |= fitting(sorted(others, key=rank, reverse=True), self._counts, free)
+        self._under_way |= chosen
         self._sizes.chosen(chosen)
         self._gate.chosen(chosen)
-        return chosen
+        return [*chosen]
 
     def _refresh(self, jobs: Collection[SnakemakeJob]) -> None:
         """Take in what has ended, and let jobs that are measured ask for what others took."""
@@ -116,13 +120,13 @@ def fitting(
     jobs: Iterable[SnakemakeJob],
     counts_of: Callable[[SnakemakeJob], Counts],
     free: dict[str, int],
-) -> list[SnakemakeJob]:
-    """Return the jobs that fit beside each other, the first ones first.
+) -> dict[SnakemakeJob, Counts]:
+    """Return the jobs that fit beside each other, the first ones first, and what each counts.
 
     ``free`` is what there is of each resource, and becomes what is left; each job is also one of
     those that Snakemake has a rate for.
     """
-    chosen = []
+    chosen: dict[SnakemakeJob, Counts] = {}
     too_large = set[Counts]()
     for job in jobs:
         if any(free.get(name, 1) <= 0 for name in _OF_ALL):
@@ -135,7 +139,7 @@ def fitting(
             continue
         _take(counts, free)
         free[_RATE] -= 1
-        chosen.append(job)
+        chosen[job] = counts
     return chosen
 
 

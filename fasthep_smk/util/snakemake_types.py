@@ -120,13 +120,10 @@ class NamingSettings(Protocol):
 
 
 class Scheduler(Protocol):
-    """Snakemake's scheduler. ``resources`` are what there is of each, for all jobs together."""
+    """What is used of Snakemake's scheduler."""
 
     @property
     def workflow(self) -> Workflow: ...
-
-    @property
-    def resources(self) -> dict[str, int]: ...
 
     @property
     def running(self) -> Collection[SnakemakeJob]: ...

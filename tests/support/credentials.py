@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import jwt
+import pytest
 from asn1crypto import algos, cms, core
 from asn1crypto import x509 as plain_x509
 from cryptography import x509
@@ -177,3 +178,10 @@ def _contents(path: Path) -> Iterable[bytes]:
                 yield from (archive.read(name) for name in archive.namelist())
     except FileNotFoundError:
         return  # it was there a moment ago
+
+
+def valid_token(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file of the token that is looked for from now on, which is valid at first."""
+    monkeypatch.delenv("BEARER_TOKEN", raising=False)
+    monkeypatch.setenv("BEARER_TOKEN_FILE", str(folder / "token"))
+    return write(folder / "token", token(3600))

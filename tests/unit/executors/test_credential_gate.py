@@ -21,7 +21,7 @@ from fasthep_smk.run import engine
 from fasthep_smk.run.prestart import environment
 from fasthep_smk.storage import layout
 from fasthep_smk.translate.write import Written
-from tests.support.credentials import token, write
+from tests.support.credentials import token, valid_token, write
 
 REQUIRED = (Requirement("token"),)
 RENEWAL = "get a new token"
@@ -30,9 +30,7 @@ RENEWAL = "get a new token"
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of the token, which is valid at first."""
-    monkeypatch.delenv("BEARER_TOKEN", raising=False)
-    monkeypatch.setenv("BEARER_TOKEN_FILE", str(tmp_path / "token"))
-    return write(tmp_path / "token", token(3600))
+    return valid_token(tmp_path, monkeypatch)
 
 
 def test_what_a_build_folder_requires(tmp_path: Path) -> None:

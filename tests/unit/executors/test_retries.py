@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fasthep_smk.executors import retries
-from fasthep_smk.executors.retries import Retries, Verdict, decide, pass_over_hopeless
+from fasthep_smk.executors.retries import Decision, Retries, decide, pass_over_hopeless
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.task_table import BundleEntry
 from tests.support import tables
@@ -139,7 +139,7 @@ def test_one_that_is_measured_in_a_pool_without_amounts_asks_for_more_while_a_no
     ],
 )
 def test_what_is_tried_again(cause: retries.Cause, before: int, again: bool, counts: bool) -> None:
-    assert decide(cause, before) == Verdict(again, counts)
+    assert decide(cause, before) == Decision(again, counts)
 
 
 class Snakemake:

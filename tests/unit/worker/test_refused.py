@@ -9,7 +9,7 @@ import pytest
 
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.worker.refused import Refused, refusal, stop_without
-from tests.support.credentials import token, write
+from tests.support.credentials import token, valid_token, write
 
 REQUIRED = [Requirement("token").as_data()]
 RENEWAL = "get a new token"
@@ -18,9 +18,7 @@ RENEWAL = "get a new token"
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of the token, which is valid at first."""
-    monkeypatch.delenv("BEARER_TOKEN", raising=False)
-    monkeypatch.setenv("BEARER_TOKEN_FILE", str(tmp_path / "token"))
-    return write(tmp_path / "token", token(3600))
+    return valid_token(tmp_path, monkeypatch)
 
 
 def test_an_error_of_another_kind(file: Path) -> None:
