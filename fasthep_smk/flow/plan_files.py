@@ -82,7 +82,9 @@ def slim_text(plan: Plan) -> str:
 
 def read_slim(path: Path, partitions: Iterable[PartitionData] = ()) -> Plan:
     """Return the plan of a job, with the given partitions."""
-    plan = plan_from(plain_values.from_plain(json.loads(path.read_text(encoding="utf-8"))))
+    text = path.read_text(encoding="utf-8")
+    document = json.loads(text)
+    plan = plan_from(plain_values.from_plain(document) if '"$"' in text else document)
     plan.partitions = [partition_from(item) for item in partitions]
     return plan
 

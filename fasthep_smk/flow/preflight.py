@@ -70,12 +70,17 @@ class Problem:
         return self.error.stage if isinstance(self.error, StageError) else ""
 
     @property
+    def is_of_file(self) -> bool:
+        """Whether the file itself cannot be read."""
+        if not isinstance(self.error, StageError):
+            return False
+        node = self.graph.nodes[self.error.node_id]
+        return node.role == "source" and node.published and not isinstance(self.cause, _OF_NAMES)
+
+    @property
     def is_doubtful(self) -> bool:
-        if isinstance(self.error, StageError):
-            node = self.graph.nodes[self.error.node_id]
-            of_file = node.role == "source" and node.published
-            if self.error.had_no_events or (of_file and not isinstance(self.cause, _OF_NAMES)):
-                return True
+        if self.is_of_file or (isinstance(self.error, StageError) and self.error.had_no_events):
+            return True
         of_system = isinstance(self.cause, OSError) and self.cause.errno == errno.ENOMEM
         of_none = isinstance(self.cause, ZeroDivisionError) or _OF_NONE in str(self.cause)
         return of_system or of_none or isinstance(self.cause, MemoryError)
@@ -87,22 +92,32 @@ def fly(
     nodes: Mapping[str, str],
     folder: Path,
     made: Made,
+    unreadable: set[str],
 ) -> tuple[list[Problem], list[str]]:
     """Run ``nodes`` of a plan on some partitions; return what fails, and what is odd, in words.
 
     Each node has a digest of what its products follow from. Operations write into ``folder``, and
     may leave anything behind: the process is to be thrown away. ``made`` keeps what has been made
-    for the next plan: nothing is read or made twice.
+    for the next plan: nothing is read or made twice. Partitions of ``unreadable`` files, which are
+    added to, are left out, and then what comes after all datasets.
     """
     left, problems, odd = set(nodes), list[Problem](), dict[str, None]()
     while left and len(problems) < _MOST:
+        readable = [one for one in partitions if one["file"] not in unreadable]
+        if len(readable) < len(partitions):
+            left -= {name for name in left if graph.nodes[name].scope == "final"}
+            if not readable:
+                break
         flight = _Flight(graph, {name: nodes[name] for name in left}, folder, made)
         try:
-            odd |= dict.fromkeys(flight.run(partitions))
+            odd |= dict.fromkeys(flight.run(readable))
             break
         except StageError as error:
             problems.append(Problem(error, graph, flight.partition))
-            left -= graph.with_readers([error.node_id, error.blamed])
+            if problems[-1].is_of_file and flight.partition is not None:
+                unreadable.add(flight.partition["file"])
+            else:
+                left -= graph.with_readers([error.node_id, error.blamed])
         except Exception as error:  # the engine itself, a hook, a reduction
             problems.append(Problem(error, graph, flight.partition))
             break

@@ -301,18 +301,21 @@ class Preflight:
         warnings.simplefilter("ignore")  # the jobs give them
         certain, doubtful = dict[object, Finding](), dict[object, Finding]()
         made: preflight.Made = {}
-        failed, odd = set[str](), dict[str, None]()
+        failed, odd, unreadable = set[str](), dict[str, None](), set[str]()
         for flight in self._flights:
             before = set(failed)
+            of_files: list[preflight.Problem] = []
             for events in (_EVENTS, _MORE_EVENTS):
                 partitions = flight.with_events(events)
                 problems, told = preflight.fly(
-                    flight.graph, partitions, flight.nodes, self._folder, made
+                    flight.graph, partitions, flight.nodes, self._folder, made, unreadable
                 )
+                of_files += [one for one in problems if one.is_of_file]
+                problems = [one for one in problems if not one.is_of_file]
                 if not problems:
                     break
             odd |= dict.fromkeys(told)
-            for problem in problems:
+            for problem in [*of_files, *problems]:
                 if problem.stage and problem.stage in before:
                     continue  # a variation's form of what has been told
                 failed.add(problem.stage)

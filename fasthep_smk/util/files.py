@@ -181,7 +181,15 @@ def write_text(path: Path, text: str, *, executable: bool = False) -> bool:
 
 def seal(content: Mapping[str, object], *, indent: int | None = 1) -> str:
     """Return ``content``, which is not empty, as JSON text that begins with its checksum."""
-    text = json.dumps(content, indent=indent) + "\n"
+    text = json.dumps(content)
+    if indent is not None:
+        import msgspec  # not for who seals nothing
+
+        try:
+            text = msgspec.json.format(text, indent=indent)  # in a fifth of the time
+        except msgspec.DecodeError:  # it has a NaN
+            text = json.dumps(content, indent=indent)
+    text += "\n"
     digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
     return f'{{\n "checksum": "{digest}",{text[1:]}'
 

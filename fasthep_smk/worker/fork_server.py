@@ -37,6 +37,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fasthep_smk.flow.distributions import version
 from fasthep_smk.storage.layout import COLD
 from fasthep_smk.worker.fork_client import GO_ON, Request
 from fasthep_smk.worker.job_end import LOOK, End, Watch, kill_group
@@ -89,6 +90,7 @@ def main() -> int:
         listener.listen(128)
         try:
             import_for_good([*MODULES, *more])
+            version("numpy")  # Python lists what is installed: jobs that use packages need that
             serve(listener, (int(lifeline), int(owner)), variables, Path(path).with_name(COLD))
         finally:
             shutil.rmtree(Path(path).parent, ignore_errors=True)

@@ -179,6 +179,28 @@ def test_what_fails_for_one_dataset_among_others_of_its_kind_is_refused(
     assert ran_with(analysis) == [100, 100]
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (PLAIN, "warning: sources.events: root_tree fails: "),
+        ('return stream["Muon_Px"]', "stages['Cuts'].params.selection.Loose[1]: hep.selection"),
+    ],
+)
+def test_where_a_file_cannot_be_read_the_other_datasets_are_tried(
+    body: str, told: str, analysis: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    content = bytearray((analysis / "dy.root").read_bytes())
+    third = len(content) // 3
+    content[third : 2 * third] = bytes(third)
+    (analysis / "broken.root").write_bytes(content)
+    datasets = [{"name": name, "files": [f"{name}.root"]} for name in ("broken", "dy")]
+    write(analysis, body=body, more={"data": {"datasets": datasets}})
+    status, said = check(capfd)
+    assert status == (0 if body == PLAIN else 1), said
+    assert told in said
+    assert ran_with(analysis)[0] == 100
+
+
 def test_what_has_no_event_left_is_a_warning(
     analysis: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
