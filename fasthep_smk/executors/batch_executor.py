@@ -70,6 +70,8 @@ _LOOK = 5.0
 #: For how long to try to submit a job where nobody answers, and how long to wait between two tries;
 #: after how long it is looked whether there is room for more jobs; in seconds.
 _PATIENCE, _PAUSE, _ROOM = 1800, 5.0, 30.0
+#: After how many seconds without an answer on the states of jobs the user is told.
+_SILENT = 20.0
 #: Seconds after which the end of a run is noticed.
 _STEP = 0.1
 #: Of a job of which nothing is known now.
@@ -89,6 +91,7 @@ class BatchExecutor(_Executor):
         self._pace = Pace()
         self._submissions = Submissions(self._system)
         self._silent_since: float | None = None
+        self._unheard_since: float | None = None
         #: Jobs that the batch system has no room for, and when one is tried again.
         self._crowded: deque[SnakemakeJob] = deque()
         self._room_at = 0.0
@@ -286,6 +289,8 @@ class BatchExecutor(_Executor):
     async def _under_way(self, jobs: list[SnakemakeJobInfo]) -> list[SnakemakeJobInfo]:
         """Take in which jobs have ended, and return the others."""
         states = await asyncio.to_thread(self._states, jobs)
+        if jobs:
+            self._note_silence(is_silent=not states)
         gone = {
             str(job.external_jobid) for job in jobs if states.get(id(job), _ALIVE).kind == "gone"
         }
@@ -308,6 +313,20 @@ class BatchExecutor(_Executor):
                     self._queue.hurry(job)
                 left.append(job)
         return left
+
+    def _note_silence(self, *, is_silent: bool) -> None:
+        """Tell the user that the batch system says nothing of jobs, and that it does again."""
+        title, now = sites.title(self._system), time.monotonic()
+        what = f"{title} does not answer: the states of jobs are not known"
+        if is_silent:
+            self._unheard_since = now if self._unheard_since is None else self._unheard_since
+            if now - self._unheard_since > _SILENT:
+                self._tell(what, "; running jobs go on, and it is asked again")
+            return
+        if what in self._told:
+            self._told.remove(what)
+            problem(f"{title} answers again")
+        self._unheard_since = None
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
         if self._tracker is None:

@@ -13,7 +13,7 @@ from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import NotSubmitted, Unanswered
 from fasthep_smk.sites.commands import ask, order
-from fasthep_smk.sites.slurm_limits import fits, too_large
+from fasthep_smk.sites.slurm_limits import fits, not_allowed, too_large
 from fasthep_smk.sites.slurm_partitions import (
     PARTITIONS,
     Partition,
@@ -214,8 +214,9 @@ def most_memory(attempt: Attempt) -> int | None:
 
 
 def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
-    """Yield attempts that no node of their partition can ever run."""
-    known = partitions()
+    """Yield attempts that no node of their partition can ever run, and that Slurm will refuse."""
+    known, attempts = partitions(), list(attempts)
+    yield from not_allowed(one for one in attempts if not _is_elsewhere(one, site))
     for attempt in attempts:
         if wrong := queues.too_large(attempt, "slurm", "partitions", unless=("partition",)):
             yield wrong

@@ -1,22 +1,28 @@
-"""What jobs ask for, against what the nodes of Slurm's partitions have."""
+"""What jobs ask for, against what Slurm's partitions have and this user may name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+import pwd
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt
+from fasthep_smk.sites.commands import ask
 from fasthep_smk.sites.slurm_partitions import Partition
 from fasthep_smk.util import units
-from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["fits", "too_large"]
+__all__ = ["fits", "not_allowed", "too_large"]
 
 #: Cpus, memory in bytes, and GPUs of a node.
 Shape: TypeAlias = tuple[int, int, int]
 _AMOUNTS = ("cpus", "memory", "gpus")
 _PENDING = "such a job would be pending forever: another partition, or a smaller pool"
+_REFUSED = "Slurm does not let you use this {}"
 
 
 def fits(attempt: Attempt, shapes: Iterable[Shape]) -> bool:
@@ -45,6 +51,53 @@ def too_large(attempt: Attempt, here: Sequence[Partition], where: str) -> Iterab
         alone = True
     if not alone and not fits(attempt, shapes):
         yield _too_large_together(attempt, shapes, where)
+    model = attempt.options.get("slurm", {}).get("gpu_model")
+    models = {model for one in here for model in one.models}
+    if model and models and model not in models:
+        yield _not_among(attempt, "gpu_model", models, f"{where} has no GPU of this model")
+
+
+def not_allowed(attempts: Iterable[Attempt]) -> Iterator[Finding]:
+    """Yield accounts and QOS that this user may not name, if Slurm refuses jobs for that.
+
+    Sources: slurm.conf(5), "AccountingStorageEnforce"; sacctmgr(1), "show associations".
+    """
+    named = [one for one in attempts if {"account", "qos"} & one.options.get("slurm", {}).keys()]
+    config = (ask(["scontrol", "show", "config"]) or "") if named else ""
+    enforced = re.search(r"^AccountingStorageEnforce\s*=(.*)$", config, re.MULTILINE)
+    if enforced is None or "associations" not in enforced[1]:
+        return
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # in a container, a user of the host has a number only
+        return
+    words = ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={user}"]
+    allowed: dict[str, set[str]] = {}
+    for line in (ask([*words, "format=account,qos"]) or "").splitlines():
+        name, _, qos = line.partition("|")
+        allowed.setdefault(name, set()).update(qos.split(","))
+    for attempt in named if allowed else ():
+        options = attempt.options["slurm"]
+        account = str(options["account"]).lower() if options.get("account") else None
+        if account is not None and account not in allowed:
+            yield _not_among(attempt, "account", allowed, _REFUSED.format("account"))
+        elif options.get("qos") and "qos" in enforced[1]:
+            of = [allowed[account]] if account is not None else allowed.values()
+            known = {name for names in of for name in names if name}
+            if known and str(options["qos"]).lower() not in known:
+                yield _not_among(attempt, "qos", known, _REFUSED.format("QOS"))
+
+
+def _not_among(attempt: Attempt, option: str, there: Iterable[str], problem: str) -> Finding:
+    value, known = str(attempt.options["slurm"][option]), sorted(there)
+    close = nearest(value, known)
+    return Finding(
+        key=attempt.place(f"config.slurm.{option}"),
+        problem=problem,
+        value=as_yaml(value),
+        expected=", ".join(known),
+        hint=f"did you mean {close!r}?" if close else None,
+    )
 
 
 def _wanted(attempt: Attempt) -> Shape:

@@ -28,7 +28,8 @@ class Partition:
     """What Slurm says of a partition: its largest amounts, memory in bytes, the limit in seconds.
 
     ``shapes`` are cpus, memory and GPUs of its nodes, each once; ``up`` are those of nodes that are
-    neither down nor drained. Jobs that name no partition go to the one that ``is_default``.
+    neither down nor drained; ``models`` are those of its GPUs, where they have names. Jobs that
+    name no partition go to the one that ``is_default``.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Partition:
     shapes: tuple[tuple[int, int, int], ...] = ()
     up: tuple[tuple[int, int, int], ...] = ()
     is_default: bool = False
+    models: tuple[str, ...] = ()
 
 
 def partitions() -> dict[str, Partition] | None:
@@ -51,6 +53,7 @@ def partitions() -> dict[str, Partition] | None:
     default = ""
     # Of each shape of a partition's nodes, whether one of them is up.
     shapes: defaultdict[str, dict[tuple[int, int, int], bool]] = defaultdict(dict)
+    models: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for line in text.splitlines():
         if line.count("|") != 6:
             continue  # a word of sinfo's to people
@@ -58,6 +61,7 @@ def partitions() -> dict[str, Partition] | None:
         times[name] = _seconds(limit)
         default = default or (name if marked.endswith("*") else "")
         shape = (number(cpus), number(memory) * 1024**2, _gpus(gres))
+        models[name] |= dict.fromkeys(_models(gres))
         is_up = state.strip().lower().rstrip(_FLAGS) not in _OUT
         shapes[name][shape] = shapes[name].get(shape, False) or is_up
     found = {}
@@ -65,7 +69,9 @@ def partitions() -> dict[str, Partition] | None:
         most, memories, counts = map(max, zip(*shapes[name], strict=True))
         up = tuple(shape for shape, is_up in shapes[name].items() if is_up)
         each = tuple(shapes[name])
-        found[name] = Partition(name, time, most, memories, counts, each, up, name == default)
+        found[name] = Partition(
+            name, time, most, memories, counts, each, up, name == default, tuple(models[name])
+        )
     return found or None
 
 

@@ -37,6 +37,8 @@ _FOR_EVER = re.compile(
     "JobHeld|JobHold|BadConstraints|Invalid|DependencyNeverSatisfied|Partition(Config|Down|Inactive"
     "|NodeLimit|TimeLimit)|AccountNotAllowed|QOSNotAllowed|(QOS|Assoc)Max.*PerJob|NodeDown$"
 )
+#: Slurm puts a job that has started back into the queue for nothing else unless it is told to.
+_REQUEUED = "it had started before, and its node failed or it was preempted"
 _NO_JOB = re.compile(r"invalid job id", re.IGNORECASE)
 _NO_ACCOUNTS = re.compile(r"accounting storage is disabled|there is no sacct", re.IGNORECASE)
 
@@ -108,7 +110,9 @@ def queued(folder: Path) -> list[Queued] | None:
             at = f"partition {one.partition}"
             held = one.state == "PENDING" and _FOR_EVER.match(one.reason) is not None
             state = _STATES.get(one.state, "running")
-            found.append(Queued(job, one.name, state, at, one.reason, held))
+            again = one.state == "PENDING" and one.restarts not in ("", "0")
+            reason = f"{one.reason}; {_REQUEUED}" if again else one.reason
+            found.append(Queued(job, one.name, state, at, reason, held))
     return found
 
 

@@ -65,6 +65,12 @@ def place(
         if findings:
             return Placement(site), findings, notes
     notes += sites.notes(site.system)
+    if site.folder is None and here is None and site.why.startswith("execution"):
+        notes.append(
+            f"{site.why}: no site is chosen, so jobs get {site.system}'s own defaults; "
+            f"'fasthep-smk site init {site.system} my_site' writes a site, and --profile my_site "
+            "chooses it"
+        )
     for given in (attempts, *own.values()):
         for name, each in given.items():
             if here is not None:

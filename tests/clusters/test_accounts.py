@@ -280,6 +280,26 @@ def test_a_limit_of_jobs_is_waited_for(slurm: Cluster, moody_reference: Path) ->
     is_right(folder, moody_reference)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"account": "phisics"}, "this account; found: 'phisics'; expected: physics; hint: "),
+        ({"account": "physics", "qos": "far"}, "this QOS; found: 'far'; expected: few, normal"),
+        ({"account": "physics", "qos": "few"}, ""),
+    ],
+)
+def test_what_slurm_does_not_let_this_user_name_is_refused_before_the_run(
+    slurm: Cluster, options: dict[str, str], said: str
+) -> None:
+    folder = in_trouble(slurm, slurm_options=options)
+    words = ["-m", "fasthep_smk", "check", "workflow.yaml", "--profile", "site"]
+    done = slurm.run(sys.executable, *words, cwd=folder)
+    assert done.returncode == (1 if said else 0), done.stderr
+    told = "; ".join(line.strip() for line in done.stderr.splitlines())
+    assert not said or f"Slurm does not let you use {said}" in told
+    assert "pools.yaml" in told or not said
+
+
 @pytest.mark.parametrize("partition", ["draining", pytest.param("closed", marks=LONG)])
 def test_what_a_partition_refuses_goes_to_the_fallback(
     slurm: Cluster, moody_reference: Path, partition: str

@@ -129,6 +129,16 @@ def test_jobs_in_partitions_that_the_site_hides_are_in_the_queue(
     assert found(tmp_path, "17") == {"17": "alive"}
 
 
+def test_a_job_that_has_to_start_again_says_why(commands: Commands, tmp_path: Path) -> None:
+    lines = listed(*(f"{job}|PD|cpu|BeginTime|A:dy|{tmp_path}" for job in (17, 18)))
+    commands.say("squeue", lines.replace("17|PENDING|BeginTime|0", "17|PENDING|BeginTime|1"))
+    again, new = slurm.queued(tmp_path) or ()
+    assert (again.batch_id, new.reason) == ("17", "BeginTime")
+    assert again.reason == (
+        "BeginTime; it had started before, and its node failed or it was preempted"
+    )
+
+
 def test_a_job_is_found_by_its_name(commands: Commands, tmp_path: Path) -> None:
     """In whatever state it is, but none that was submitted before."""
     now = time.time()
