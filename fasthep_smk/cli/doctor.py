@@ -47,7 +47,7 @@ __all__ = ["Check", "credential_checks", "do_doctor", "examine"]
 State = Literal["ok", "note", "FAILED"]
 #: Seconds by which two clocks may differ: time stamps of files are compared across machines.
 _CLOCKS = 5.0
-#: What ends within so many seconds is worth a word.
+#: Seconds. A credential that ends sooner is reported.
 _A_DAY = 24 * 3600
 _ELSEWHERE = "log in where jobs are submitted (and load its module), or choose another --profile"
 

@@ -32,7 +32,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the options; ``snakemake`` is what stands after ``--``.
 
     Raises:
-        UsageError: it is no command line of this program.
+        UsageError: the command line is wrong.
     """
     extra: list[str] = []
     if "--" in arguments:

@@ -54,7 +54,7 @@ def not_a_command(word: str, commands: Collection[str]) -> UsageError | None:
     files = [f"{word}{suffix}" for suffix in _SUFFIXES if Path(f"{word}{suffix}").is_file()]
     meant = [one for one in (*files, close) if one][:1]
     lines = [
-        f"{printable(word)!r} is no command, and there is no workflow file of this name",
+        f"there is neither a command nor a workflow file called {printable(word)!r}",
         *(f"did you mean {shell([_PROGRAM, one])!r}?" for one in meant),
         f"'{_PROGRAM} help' lists the commands",
     ]

@@ -143,11 +143,11 @@ def _results(report: Report) -> list[Section]:
             "effective entries": decimal(row.entries),
             "sum of weights": decimal(row.sum),
             "±": decimal(row.error),
-            "of it outside": decimal(row.outside),
+            "outside the axes": decimal(row.outside),
         }
         for row in report.histograms
     ]
-    outside = "Sums are with under- and overflow; 'outside' is these alone."
+    outside = "Sums are with under- and overflow; 'outside the axes' is these alone."
     skims = [
         {
             "skim": row.name,

@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("statsu build", "did you mean 'fasthep-smk status'?"),
         ("exlpain w.yaml", "did you mean 'fasthep-smk explain'?"),
         ("help statsu", "did you mean 'fasthep-smk status'?"),
-        ("analysis", "'analysis' is no command, and there is no workflow file of this name"),
+        ("analysis", "there is neither a command nor a workflow file called 'analysis'"),
         ("nowhere.yaml", "nowhere.yaml: the workflow file does not exist"),
         ("nowhere/w", "nowhere/w: the workflow file does not exist"),
         ("check nowhere.yaml", "nowhere.yaml: the workflow file does not exist"),
