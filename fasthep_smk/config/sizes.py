@@ -17,10 +17,7 @@ from fasthep_smk.util.errors import Finding, Findings, WrongArgument, not_among
 from fasthep_smk.util.yaml_files import load_each_key_once
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["SCOPES", "Size", "entry_of", "read_sizes", "unknown_names"]
-
-#: Which jobs of the stages are meant; those of partitions, if nothing is said.
-SCOPES = ("side", "partition", "merge", "finish", "publish")
+__all__ = ["Size", "entry_of", "read_sizes", "unknown_names"]
 
 
 @dataclass(frozen=True, kw_only=True)

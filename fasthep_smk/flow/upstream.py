@@ -67,8 +67,6 @@ from hepflow.runtime.provenance import ensure_runtime_provenance
 from hepflow.runtime.reports import run_workflow_reports
 from hepflow.runtime.writer_manifests import write_writer_manifests
 
-from fasthep_smk.util.documents import JsonObject
-
 # FAST-HEP's compiler takes 0.15 s to import, which a job, that needs only the runtime, would pay.
 _COMPILER = {
     "_node_output_claims": "hepflow.compiler.output_claims",
@@ -104,20 +102,6 @@ def software_hook() -> ModuleType:
 def entries_hook() -> ModuleType:
     """Return the module that counts, while a workflow is compiled, the entries of its files."""
     return importlib.import_module("fasthep_curator.compile_hooks.root_tree_metadata")
-
-
-def read_style(registry: JsonObject, op: str, spec: JsonObject) -> None:
-    """Let FAST-HEP's renderer read a style, as it does before it draws.
-
-    Raises:
-        Exception: it cannot be read.
-    """
-    module, _, name = str(registry["sinks"][op]["spec"]).partition(":")
-    renderer = getattr(importlib.import_module(module), f"{name.removesuffix('_SPEC')}_TYPE", None)
-    common = importlib.import_module("fasthep_render.render_types").RenderCommonSpec
-    common.from_dict(spec)
-    if renderer is not None:
-        renderer.parse_params(spec)
 
 
 def expression_parser() -> Any:
@@ -195,7 +179,6 @@ __all__ = [
     "parse_component_data_dependencies",
     "plan_partition_boundary",
     "product_id",
-    "read_style",
     "reduce_product_values",
     "register_product_bindings",
     "resolve_active_input_ref",

@@ -37,8 +37,6 @@ __all__ = [
 
 #: What the only plan of a workflow without systematics is called.
 NOMINAL = "nominal"
-#: Servers of these may want a credential.
-_REMOTE = ("root", "roots", "xroot", "xroots", "http", "https", "dav", "davs")
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ __all__ = [
     "context_content",
     "node_content",
     "node_signatures",
-    "product_signature",
     "seen_of",
     "value_signature",
 ]
@@ -248,8 +247,3 @@ def value_signature(node: NodeSignature, origin: Origin) -> str:
 def seen_of(own: str, seen: Mapping[Sight, str], sees: Iterable[Sight]) -> tuple[str, ...]:
     """Return the digests of what a node sees of an origin."""
     return (own, *(seen[sight] for sight in sorted(sees)))
-
-
-def product_signature(value: str, port: str, live: Iterable[str] | None) -> str:
-    """Return the signature of one product in a file, which holds its ``live`` columns only."""
-    return digest_of([value, port, None if live is None else list(live)])

@@ -20,7 +20,6 @@ RENAMED = {
 OURS = {
     "entries_hook",
     "expression_parser",
-    "read_style",
     "resolve_collection_expression",
     "software_hook",
     "evaluating_module",
@@ -61,17 +60,3 @@ def test_all_expressions_come_to_one_function() -> None:
     assert parser.symbols_in_expr("a && b || f(c)") == {"a", "b", "c", "f"}
     assert "symbols_in_expr(" in inspect.getsource(parser.column_symbols_in_expr)
     assert "column_symbols_in_expr(" in inspect.getsource(parser.data_symbols_in_expr)
-
-
-@pytest.mark.parametrize("name", ["hist1d", "data_mc", "heatmap2d", "project", "comparison"])
-def test_a_renderer_can_be_asked_to_read_a_style(name: str) -> None:
-    spec = f"fasthep_render.hist.{name}:{name.upper()}_RENDER_SPEC"
-    op = f"hep.render.{name}"
-    registry = {"sinks": {op: {"spec": spec}}}
-    upstream.read_style(registry, op, {"op": op, "project": {"axis": "x"}})
-    with pytest.raises(TypeError, match="unexpected keyword argument 'odd'"):
-        upstream.read_style(registry, op, {"op": op, name: {"odd": 1}})
-    with pytest.raises(ValueError, match="min < max"):
-        upstream.read_style(
-            registry, op, {"op": op, "axes": {"x": {"name": "x", "limits": [2, 1]}}}
-        )
