@@ -7,11 +7,11 @@ most that was seen, and a margin that falls as jobs are done: the mean step betw
 take more the more they read, a line through (entries, amount) says what a job of that size takes,
 and the margin is that of what the line leaves unexplained.
 
-From twenty jobs on, a few that are unlike the others do not decide for all. Of those that took
-most, at most one in twenty, so many are left to be tried again as costs least: a job that fits
-holds in vain what it does not use; one that does not fit holds all that it has asked for in vain,
-and then what its next attempt asks for too much. The line is drawn through the nineteen in twenty
-that lie closest to it.
+A few jobs that are unlike the others do not decide for all. Of those that took most, at most one
+in twenty (of 5 to 19 jobs one, if it took more than twice as much as any other), so many are left
+to be tried again as costs least: a job that fits holds in vain what it does not use; one that does
+not fit holds all that it has asked for in vain, and then what its next attempt asks for too much.
+From twenty jobs on, the line is drawn through the nineteen in twenty that lie closest to it.
 
 A job that has died for want of something asks for twice as much of that and of nothing else, or for
 half as much again as any other job took; at what the largest worker has, it ends.
@@ -58,6 +58,8 @@ _MARGINS = {"memory": 1.0, "disk": 1.0, "walltime": 2.0}
 _DECAY = 0.75
 #: One in so many jobs at most is unlike the others.
 _UNLIKE = 20
+#: Or, from so many jobs on, one of them that took more than this many times as much as any other.
+_OUTLIER_FROM, _OUTLIER = 5, 2.0
 #: What asking for a unit that is not used costs, to losing one. Memory and disk are held from
 #: others as long as the job lasts. Time is not, a job that ends is gone: it only starts later where
 #: a queue lets short jobs pass.
@@ -125,7 +127,10 @@ def _covering(left: Sequence[float], explained: float, amount: str) -> float:
     sums = [0.0, *accumulate(ordered)]
     unused = _UNUSED[amount]
     costs: list[tuple[float, float]] = []
-    for fitting in range(number, number - number // _UNLIKE - 1, -1):
+    unlike = number // _UNLIKE
+    if number >= _OUTLIER_FROM and explained + ordered[-1] > _OUTLIER * (explained + ordered[-2]):
+        unlike = max(unlike, 1)
+    for fitting in range(number, number - unlike - 1, -1):
         kept = ordered[:fitting]
         asked = kept[-1] + _margin(kept, amount)
         again = _grown(explained + asked, explained + ordered[-1]) - explained

@@ -116,6 +116,19 @@ def test_a_few_jobs_unlike_the_others_do_not_decide_what_all_ask_for(unlike: lis
     assert replay(without_sizes).again <= len(unlike) + 4
 
 
+@pytest.mark.parametrize(("number", "at"), [(5, 4), (8, 0), (15, 14), (19, 7)])
+def test_one_of_a_few_jobs_that_took_far_more_does_not_let_all_ask_for_it(
+    number: int, at: int
+) -> None:
+    jobs = [Sample((0.2 + 0.3 * one / number) * GB) for one in range(number)]
+    usual = first_request(jobs)
+    jobs[at] = Sample(3.4 * GB)
+    assert first_request(jobs) == pytest.approx(usual, rel=0.25)
+    # Two of them are no accident, and of three jobs nobody knows what is usual.
+    assert first_request([*jobs, Sample(3.3 * GB)]) > 3.4 * GB
+    assert first_request([Sample(0.2 * GB), Sample(0.3 * GB), Sample(3.4 * GB)]) > 3.4 * GB
+
+
 def test_memory_of_two_kinds_is_not_taken_for_a_few_odd_jobs() -> None:
     chance = random.Random(1)
     jobs = [Sample(chance.choice((0.3, 1.2)) * GB, chance.random()) for _ in range(200)]
