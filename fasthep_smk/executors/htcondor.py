@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import shutil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from fasthep_smk.executors.batch_executor import BatchExecutor, Forgotten
 from fasthep_smk.executors.direct import command_of
@@ -22,6 +22,7 @@ from fasthep_smk.executors.start import be_snakemake, let_pilots_run, put_in_pla
 from fasthep_smk.executors.submissions import name_of, prepare_to_take_over
 from fasthep_smk.sites import State, htcondor
 from fasthep_smk.sites.commands import ask
+from fasthep_smk.sites.htcondor import COMMAND
 from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo
 
 __all__ = ["Executor", "main"]
@@ -34,12 +35,36 @@ plugin: Any = importlib.import_module("snakemake_executor_plugin_htcondor")
 _Sent = tuple[str, str, list[str], list[str], list[str]]
 
 
+class _Text(int):
+    """Text that the plugin and HTCondor's library take for a number, and write down as it is.
+
+    What they take for a string is put in quotes.
+    """
+
+    _text: str
+
+    def __new__(cls, text: str) -> Self:
+        made = super().__new__(cls)
+        made._text = text
+        return made
+
+    def __str__(self) -> str:
+        return self._text
+
+
 class _Named:
-    """A job of Snakemake's that the plugin submits under a name that people understand."""
+    """A job of Snakemake's that the plugin submits under a name that people understand.
+
+    Commands of a submit description have their values as they stand in the pool, as expressions.
+    """
 
     def __init__(self, job: SnakemakeJob, name: str) -> None:
         self.job = job
-        self.resources = {**dict(job.resources.items()), "classad_JobBatchName": name}
+        self.resources = {
+            key: _Text(value) if key.startswith(COMMAND) and isinstance(value, str) else value
+            for key, value in job.resources.items()
+        }
+        self.resources["classad_JobBatchName"] = name
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.job, name)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AMOUNTS",
+    "COMMAND",
     "COMMANDS",
     "NOT_IN_FOLDERS",
     "NOT_IN_PROGRAMS",
@@ -97,6 +98,8 @@ NO_WORD = re.compile(r"commit transaction|timed out|timeout|end.of.message", re.
 #: What ``condor_submit -terse`` prints of a job, beside what a site may add.
 _SUBMITTED = re.compile(r"^(\d{1,20})\.\d+ - \1\.\d+\s*$", re.MULTILINE | re.ASCII)
 
+#: How the plugin's resources begin that are commands of a submit description.
+COMMAND = "htcondor_submit_"
 #: Our option → the plugin's resource, where the value passes as it is.
 _RESOURCES = {
     "requirements": "requirements",
@@ -160,7 +163,7 @@ def resources(attempt: Attempt) -> Mapping[str, object]:
     for name, value in (options.get("classads") or {}).items():
         found[f"classad_{name}"] = value
     for name, value in (options.get("submit") or {}).items():
-        found[f"htcondor_submit_{name.replace('.', '__')}"] = value
+        found[f"{COMMAND}{name.replace('.', '__')}"] = value
     return found
 
 
@@ -387,7 +390,7 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
         if key.startswith("classad_"):
             lines[f"+{key.removeprefix('classad_')}"] = json.dumps(value)
         else:
-            lines[key.removeprefix("htcondor_submit_").replace("__", ".")] = value
+            lines[key.removeprefix(COMMAND).replace("__", ".")] = value
     # In arguments of the new syntax, quotes are doubled.
     inner = f"exec {command}".replace("'", "''").replace('"', '""')
     lines["arguments"] = f"\"-c '{inner}'\""

@@ -231,7 +231,11 @@ SITE = {
                 "priority": 7,
                 "requirements": '(Arch == "X86_64") && (OpSys == "LINUX")',
                 "rank": "Memory",
-                "submit": {"job_max_vacate_time": 30},
+                "submit": {
+                    "job_max_vacate_time": 30,
+                    "periodic_release": "NumHolds < 1",
+                    "MY.Project": '"higgs"',
+                },
             },
         }
     },
@@ -304,6 +308,8 @@ def has_the_options_of_its_pool(ad: dict[str, Any], rule: str) -> None:
     assert ad["ConcurrencyLimits"] == "fasthep,disk:2"
     assert ad["JobPrio"] == 7
     assert ad["JobMaxVacateTime"] == 30
+    assert ad["Project"] == "higgs"
+    assert ad["PeriodicRelease"] == "/Expr(NumHolds < 1)/"
     assert ad["JobBatchName"].startswith(rule)
     assert 'Arch == "X86_64"' in str(ad["Requirements"])
     assert "Memory" in str(ad["Rank"])

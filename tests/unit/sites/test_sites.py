@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from snakemake import ioutils
+from snakemake_executor_plugin_slurm.utils import set_gres_string
+from snakemake_executor_plugin_slurm.validation import validate_slurm_extra
 
 from fasthep_smk import sites
 from fasthep_smk.cli.site_init import init_site
@@ -97,6 +100,26 @@ def test_a_pool_does_not_get_what_only_the_one_before_it_asks_for() -> None:
     assert values["slurm_partition"] == ["spot", None]
     assert values["slurm_extra"] == ["--x", None]
     assert values["qos"] == [None, "long"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"gpu_model": "a100-pcie-40gb"}, {"gres": "gpu:a100-pcie-40gb:2"}]
+)
+def test_gpus_whose_name_has_a_dash_are_asked_for_where_the_plugin_lets_us(
+    options: dict[str, str],
+) -> None:
+    """Snakemake's plugin for Slurm (2.8) refuses such a name; sinfo and ``site init`` print it."""
+    found = slurm.resources(Attempt("p", ResourceRequest(gpus=2), {"slurm": options}))
+    assert found["slurm_extra"] == "-G a100-pcie-40gb:2"
+    job = SimpleNamespace(resources=Resources(found))
+    assert set_gres_string(job) == ""
+    validate_slurm_extra(job)
+
+
+class Resources(dict[str, object]):
+    """Those of a job, as the plugin reads them."""
+
+    __getattr__ = dict.__getitem__
 
 
 def test_gpus_among_the_gres_of_one_pool_are_asked_for_as_ever_by_the_next() -> None:
