@@ -258,9 +258,9 @@ class Router:
         elif needs_gpu and self.defaults.get("gpu"):
             label, why = self.defaults["gpu"][0], "needs a GPU: default_pools.gpu"
         elif self.defaults.get("cpu"):
-            label, why = self.defaults["cpu"][0], "no pool is named: default_pools.cpu"
+            label, why = self.defaults["cpu"][0], "the stage names no pool: default_pools.cpu"
         else:
-            label, why = DEFAULT_POOL, "no pool is named"
+            label, why = DEFAULT_POOL, "the stage names no pool"
         last = None
         if needs is not None and needs.fallback:
             last = self.pools.named(needs.fallback)

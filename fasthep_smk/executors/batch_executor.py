@@ -289,8 +289,9 @@ class BatchExecutor(_Executor):
     async def _under_way(self, jobs: list[SnakemakeJobInfo]) -> list[SnakemakeJobInfo]:
         """Take in which jobs have ended, and return the others."""
         states = await asyncio.to_thread(self._states, jobs)
+        told = {one.kind for one in states.values()} - {"done"}  # accounting knows these, too
         if jobs:
-            self._note_silence(is_silent=not states)
+            self._note_silence(is_silent=len(states) < len(jobs) and not told)
         gone = {
             str(job.external_jobid) for job in jobs if states.get(id(job), _ALIVE).kind == "gone"
         }
@@ -315,17 +316,17 @@ class BatchExecutor(_Executor):
         return left
 
     def _note_silence(self, *, is_silent: bool) -> None:
-        """Tell the user that the batch system says nothing of jobs, and that it does again."""
+        """Tell the user that the states of jobs are not known, and that they are again."""
         title, now = sites.title(self._system), time.monotonic()
-        what = f"{title} does not answer: the states of jobs are not known"
+        what = f"the states of jobs are not known: {title} says nothing of them"
         if is_silent:
             self._unheard_since = now if self._unheard_since is None else self._unheard_since
             if now - self._unheard_since > _SILENT:
-                self._tell(what, "; running jobs go on, and it is asked again")
+                self._tell(what, f"; running jobs go on, and {title} is asked again")
             return
         if what in self._told:
             self._told.remove(what)
-            problem(f"{title} answers again")
+            problem(f"{title} tells the states of jobs again")
         self._unheard_since = None
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:

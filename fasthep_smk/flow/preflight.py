@@ -22,6 +22,7 @@ from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.flow.stage_error import stage_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.remote import is_remote, server_of
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData
@@ -70,6 +71,10 @@ class Problem:
         return self.error.stage if isinstance(self.error, StageError) else ""
 
     @property
+    def file(self) -> str | None:
+        return self.partition["file"] if self.partition else None
+
+    @property
     def is_of_file(self) -> bool:
         """Whether the file itself cannot be read."""
         if not isinstance(self.error, StageError):
@@ -102,7 +107,7 @@ def fly(
     added to, are left out, and then what comes after all datasets.
     """
     left, problems, odd = set(nodes), list[Problem](), dict[str, None]()
-    while left and len(problems) < _MOST:
+    while left and sum(not one.is_of_file for one in problems) < _MOST:
         readable = [one for one in partitions if one["file"] not in unreadable]
         if len(readable) < len(partitions):
             left -= {name for name in left if graph.nodes[name].scope == "final"}
@@ -114,14 +119,20 @@ def fly(
             break
         except StageError as error:
             problems.append(Problem(error, graph, flight.partition))
-            if problems[-1].is_of_file and flight.partition is not None:
-                unreadable.add(flight.partition["file"])
+            if problems[-1].is_of_file and (file := problems[-1].file) is not None:
+                unreadable |= {one["file"] for one in partitions if _go_together(one["file"], file)}
             else:
                 left -= graph.with_readers([error.node_id, error.blamed])
         except Exception as error:  # the engine itself, a hook, a reduction
             problems.append(Problem(error, graph, flight.partition))
             break
     return problems, list(odd)
+
+
+def _go_together(one: str, other: str) -> bool:
+    """Whether a file is another one, or lies on the same server: what waits for it waits again."""
+    is_there = is_remote(one) and is_remote(other) and server_of(one) == server_of(other)
+    return one == other or is_there
 
 
 class _Flight:

@@ -268,6 +268,12 @@ def notes(name: str) -> list[str]:
     return [] if name in SYSTEMS else list(_other(name).notes())
 
 
+def refused(site: Site, attempts: Iterable[Attempt]) -> list[tuple[Attempt, Finding]]:
+    """Return which attempts a batch system will refuse for who asks, and what is wrong."""
+    module = system(site.system)
+    return list(module.refused(attempts, site)) if hasattr(module, "refused") else []
+
+
 def unavailable(site: Site, attempts: Iterable[Attempt]) -> list[str]:
     """Return in words what attempts wait for, by what a batch system says of its nodes now."""
     module = system(site.system)

@@ -66,6 +66,7 @@ __all__ = [
     "partitions",
     "problems",
     "queued",
+    "refused",
     "remedy",
     "resources",
     "settings",
@@ -153,6 +154,11 @@ def resources(attempt: Attempt) -> Mapping[str, object]:
     if options.get("gres") and attempt.request.gpus:
         found["gpu"] = 0  # the GPUs are among the gres
     words = [f"--reservation={options['reservation']}"] if options.get("reservation") else []
+    for key in ("gpu_model", "gres"):
+        if "-" in str(found.get(key)):  # the plugin takes no such name, and lets nobody say --gpus
+            model = str(found.pop(key)).removeprefix("gpu:")
+            words += ["-G", model if ":" in model else f"{model}:{attempt.request.gpus or 1}"]
+            found["gpu"] = 0
     extra = options.get("extra") or []
     words += extra if isinstance(extra, list) else shlex.split(extra)
     if words:
@@ -214,9 +220,8 @@ def most_memory(attempt: Attempt) -> int | None:
 
 
 def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
-    """Yield attempts that no node of their partition can ever run, and that Slurm will refuse."""
-    known, attempts = partitions(), list(attempts)
-    yield from not_allowed(one for one in attempts if not _is_elsewhere(one, site))
+    """Yield attempts that no node of their partition can ever run."""
+    known = partitions()
     for attempt in attempts:
         if wrong := queues.too_large(attempt, "slurm", "partitions", unless=("partition",)):
             yield wrong
@@ -244,6 +249,11 @@ def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
                     hint=f"did you mean {close!r}?" if close else None,
                 )
         yield from too_large(attempt, here, f"partition {', '.join(one.name for one in here)}")
+
+
+def refused(attempts: Iterable[Attempt], site: Site) -> Iterable[tuple[Attempt, Finding]]:
+    """Yield attempts that Slurm will refuse for who asks."""
+    return not_allowed(one for one in attempts if not _is_elsewhere(one, site))
 
 
 def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
@@ -275,7 +285,8 @@ def _goes_to(attempt: Attempt, site: Site, known: Mapping[str, Partition]) -> li
 
 def _is_elsewhere(attempt: Attempt, site: Site) -> bool:
     """Whether a job may go to another cluster: sinfo tells of the partitions of the one here."""
-    named = attempt.options.get("slurm", {}).get("cluster")
+    options = attempt.options.get("slurm", {})
+    named = options.get("cluster") or re.search(r"(^|\W)(-M|--cluster)", repr(options.get("extra")))
     return bool(named) or "slurm_cluster" in repr(site.settings)
 
 

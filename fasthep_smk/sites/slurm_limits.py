@@ -23,6 +23,10 @@ Shape: TypeAlias = tuple[int, int, int]
 _AMOUNTS = ("cpus", "memory", "gpus")
 _PENDING = "such a job would be pending forever: another partition, or a smaller pool"
 _REFUSED = "Slurm does not let you use this {}"
+#: Settings of Slurm's that name what may change the account or QOS that a job asks for.
+_REWRITING = ("JobSubmitPlugins", "CliFilterPlugins")
+#: With one of these variables, jobs go to another cluster.
+_ELSEWHERE = ("SBATCH_CLUSTERS", "SLURM_CLUSTERS")
 
 
 def fits(attempt: Attempt, shapes: Iterable[Shape]) -> bool:
@@ -54,18 +58,22 @@ def too_large(attempt: Attempt, here: Sequence[Partition], where: str) -> Iterab
     model = attempt.options.get("slurm", {}).get("gpu_model")
     models = {model for one in here for model in one.models}
     if model and models and model not in models:
-        yield _not_among(attempt, "gpu_model", models, f"{where} has no GPU of this model")
+        yield _not_among(attempt, "gpu_model", models, f"no GPU of {where} is of this model")
 
 
-def not_allowed(attempts: Iterable[Attempt]) -> Iterator[Finding]:
+def not_allowed(attempts: Iterable[Attempt]) -> Iterator[tuple[Attempt, Finding]]:
     """Yield accounts and QOS that this user may not name, if Slurm refuses jobs for that.
 
+    Nothing where a plugin or filter of the site may change what jobs ask for, nor of jobs that may
+    go to another cluster than the one here.
     Sources: slurm.conf(5), "AccountingStorageEnforce"; sacctmgr(1), "show associations".
     """
     named = [one for one in attempts if {"account", "qos"} & one.options.get("slurm", {}).keys()]
     config = (ask(["scontrol", "show", "config"]) or "") if named else ""
-    enforced = re.search(r"^AccountingStorageEnforce\s*=(.*)$", config, re.MULTILINE)
-    if enforced is None or "associations" not in enforced[1]:
+    said = dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", config, re.MULTILINE))
+    enforced = said.get("AccountingStorageEnforce", "")
+    is_rewritten = any(said.get(one, "(null)") != "(null)" for one in _REWRITING)
+    if "associations" not in enforced or is_rewritten or any(map(os.environ.get, _ELSEWHERE)):
         return
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
@@ -73,19 +81,21 @@ def not_allowed(attempts: Iterable[Attempt]) -> Iterator[Finding]:
         return
     words = ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={user}"]
     allowed: dict[str, set[str]] = {}
-    for line in (ask([*words, "format=account,qos"]) or "").splitlines():
-        name, _, qos = line.partition("|")
-        allowed.setdefault(name, set()).update(qos.split(","))
+    for line in (ask([*words, "format=cluster,account,qos"]) or "").splitlines():
+        cluster, account, qos = (*line.split("|"), "", "")[:3]
+        if cluster == said.get("ClusterName"):
+            allowed.setdefault(account, set()).update(filter(None, qos.split(",")))
     for attempt in named if allowed else ():
         options = attempt.options["slurm"]
-        account = str(options["account"]).lower() if options.get("account") else None
-        if account is not None and account not in allowed:
-            yield _not_among(attempt, "account", allowed, _REFUSED.format("account"))
-        elif options.get("qos") and "qos" in enforced[1]:
-            of = [allowed[account]] if account is not None else allowed.values()
-            known = {name for names in of for name in names if name}
-            if known and str(options["qos"]).lower() not in known:
-                yield _not_among(attempt, "qos", known, _REFUSED.format("QOS"))
+        # There may be several.
+        accounts = str(options.get("account") or "").lower().replace(",", " ").split()
+        unknown = [one for one in accounts if one not in allowed]
+        qos = str(options.get("qos") or "").lower()
+        known = set[str]().union(*(allowed.get(one, ()) for one in accounts or allowed))
+        if unknown:
+            yield attempt, _not_among(attempt, "account", allowed, _REFUSED.format("account"))
+        elif qos and "qos" in enforced and known and qos not in known:
+            yield attempt, _not_among(attempt, "qos", known, _REFUSED.format("QOS"))
 
 
 def _not_among(attempt: Attempt, option: str, there: Iterable[str], problem: str) -> Finding:

@@ -222,4 +222,6 @@ def _gpus(text: str) -> int:
 
 def _models(text: str) -> tuple[str, ...]:
     """Return the names of GPUs among a node's gres."""
-    return tuple(dict.fromkeys(re.findall(r"(?:^|,)gpu:([^:,(]*[^:,(0-9][^:,(]*)", text)))
+    # A number is a name where another one follows, as in gpu:3090:2.
+    named = re.findall(r"(?:^|,)gpu:([^:,(]+(?=:)|[^:,(]*[^:,(0-9][^:,(]*)", text)
+    return tuple(dict.fromkeys(named))

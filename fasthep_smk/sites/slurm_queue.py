@@ -37,8 +37,7 @@ _FOR_EVER = re.compile(
     "JobHeld|JobHold|BadConstraints|Invalid|DependencyNeverSatisfied|Partition(Config|Down|Inactive"
     "|NodeLimit|TimeLimit)|AccountNotAllowed|QOSNotAllowed|(QOS|Assoc)Max.*PerJob|NodeDown$"
 )
-#: Slurm puts a job that has started back into the queue for nothing else unless it is told to.
-_REQUEUED = "it had started before, and its node failed or it was preempted"
+_REQUEUED = "put back into the queue after a start (node failed, preempted or requeued)"
 _NO_JOB = re.compile(r"invalid job id", re.IGNORECASE)
 _NO_ACCOUNTS = re.compile(r"accounting storage is disabled|there is no sacct", re.IGNORECASE)
 

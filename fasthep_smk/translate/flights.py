@@ -305,13 +305,16 @@ class Preflight:
         for flight in self._flights:
             before = set(failed)
             of_files: list[preflight.Problem] = []
+            problems: list[preflight.Problem] = []
             for events in (_EVENTS, _MORE_EVENTS):
                 partitions = flight.with_events(events)
-                problems, told = preflight.fly(
+                new, told = preflight.fly(
                     flight.graph, partitions, flight.nodes, self._folder, made, unreadable
                 )
-                of_files += [one for one in problems if one.is_of_file]
-                problems = [one for one in problems if not one.is_of_file]
+                of_files += [one for one in new if one.is_of_file]
+                # What a file has shown counts, although it cannot be read any further.
+                problems = [one for one in problems if one.file in unreadable]
+                problems += [one for one in new if not one.is_of_file]
                 if not problems:
                     break
             odd |= dict.fromkeys(told)
@@ -320,10 +323,10 @@ class Preflight:
                     continue  # a variation's form of what has been told
                 failed.add(problem.stage)
                 finding = preflight.finding_of(problem, self._document, workflow=self._workflow)
-                file = problem.partition["file"] if problem.partition else None
-                hint = finding.hint or column_fix(problem.error, file)
+                hint = finding.hint or column_fix(problem.error, problem.file)
                 finding = replace(finding, hint=hint)
-                (doubtful if problem.is_doubtful else certain).setdefault(finding.key, finding)
+                key = (finding.key, problem.file if problem.is_of_file else None)
+                (doubtful if problem.is_doubtful else certain).setdefault(key, finding)
         return list(certain.values()), list(doubtful.values()), list(odd)
 
 

@@ -65,12 +65,6 @@ def place(
         if findings:
             return Placement(site), findings, notes
     notes += sites.notes(site.system)
-    if site.folder is None and here is None and site.why.startswith("execution"):
-        notes.append(
-            f"{site.why}: no site is chosen, so jobs get {site.system}'s own defaults; "
-            f"'fasthep-smk site init {site.system} my_site' writes a site, and --profile my_site "
-            "chooses it"
-        )
     for given in (attempts, *own.values()):
         for name, each in given.items():
             if here is not None:
@@ -86,6 +80,20 @@ def place(
     if here is not None:
         findings += sites.too_large(used, here)
     findings += system.problems(used, site)
+    last = [given[-1] for given in attempts.values()]
+    last += [given[-1] for apart in own.values() for given in apart.values()]
+    for attempt, finding in sites.refused(site, used):
+        if attempt in last:
+            findings.append(finding)
+        else:
+            notes.append(f"{finding.key}: {finding.problem} ({finding.value}): jobs go elsewhere")
+    said = any(one.options.get(site.system) for one in used)
+    if site.folder is None and here is None and site.why.startswith("execution") and not said:
+        notes.append(
+            f"{site.why}: neither a site nor the pools say how jobs are submitted: "
+            f"'fasthep-smk site init {site.system} my_site' writes a site, and --profile my_site "
+            "chooses it"
+        )
     notes += sites.unavailable(site, used)
     findings += _too_long(used, site.longest, site.file)
     workers = {

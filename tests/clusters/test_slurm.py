@@ -511,8 +511,8 @@ def test_a_controller_that_restarts_loses_no_job(fragile: Cluster, moody_referen
         run.says("Slurm does not answer, trying again")
     run.until(lambda: sum(tries(folder).values()) == 3)
     with without(fragile, "slurmctld"):
-        run.says("Slurm does not answer: the states of jobs are not known; running jobs go on")
-    run.says("Slurm answers again")
+        run.says("the states of jobs are not known: Slurm says nothing of them; running jobs go on")
+    run.says("Slurm tells the states of jobs again")
     run.ended()
     assert sum(tries(folder).values()) == 3
     is_right(folder, moody_reference)

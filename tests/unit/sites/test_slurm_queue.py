@@ -135,7 +135,7 @@ def test_a_job_that_has_to_start_again_says_why(commands: Commands, tmp_path: Pa
     again, new = slurm.queued(tmp_path) or ()
     assert (again.batch_id, new.reason) == ("17", "BeginTime")
     assert again.reason == (
-        "BeginTime; it had started before, and its node failed or it was preempted"
+        "BeginTime; put back into the queue after a start (node failed, preempted or requeued)"
     )
 
 
