@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import NotSubmitted, Unanswered
-from fasthep_smk.sites.commands import ask, order
+from fasthep_smk.sites.commands import order
 from fasthep_smk.sites.slurm_limits import fits, not_allowed, too_large
 from fasthep_smk.sites.slurm_partitions import (
     PARTITIONS,
     Partition,
+    configuration,
     default_of,
     draft,
     partitions,
@@ -32,9 +33,8 @@ from fasthep_smk.sites.slurm_queue import (
 )
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding, not_among
 from fasthep_smk.util.names import shell
-from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
@@ -138,8 +138,7 @@ def settings(_site: Site) -> Mapping[str, object]:
         "seconds-between-status-checks": 10,
         "slurm-logdir": "debug/distributed/out",
     }
-    accounting = ask(["scontrol", "show", "config"])
-    if accounting is not None and "AccountingStorageType   = accounting_storage/none" in accounting:
+    if configuration().get("AccountingStorageType") == "accounting_storage/none":
         # The plugin would take sacct where it is installed and wait for ever.
         found |= {"slurm-status-command": "squeue", "slurm-no-account": True}
     return found
@@ -240,14 +239,9 @@ def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
             leaf = f"config.slurm.partitions.{wanted}"
         for name in names:
             if name not in known:
-                close = nearest(name, known)
-                yield Finding(
-                    key=_place(attempt, leaf),
-                    problem="Slurm has no partition of this name",
-                    value=as_yaml(name),
-                    expected=", ".join(known),
-                    hint=f"did you mean {close!r}?" if close else None,
-                )
+                problem = "Slurm has no partition of this name"
+                key = _place(attempt, leaf)
+                yield not_among(name, known, problem=problem, file=None, key=key)
         yield from too_large(attempt, here, f"partition {', '.join(one.name for one in here)}")
 
 
@@ -368,11 +362,11 @@ def unsaid() -> Mapping[str, str]:
 
     Source: slurm.conf(5), "DefMemPerCPU" and "DefMemPerNode".
     """
-    text = ask(["scontrol", "show", "config"]) or ""
-    found = re.search(r"^DefMemPer(CPU|Node)\s*=\s*(\S+)", text, re.MULTILINE)
-    if found is None:
+    settings = configuration()
+    of = next((one for one in ("CPU", "Node") if f"DefMemPer{one}" in settings), None)
+    if of is None:
         return {}
-    of, value = found.groups()
+    value = settings[f"DefMemPer{of}"]
     said = "all that its node has" if value == "UNLIMITED" else f"{value} MB for each {of.lower()}"
     return {"memory": f"{said} (DefMemPer{of}), unless its partition says otherwise"}
 

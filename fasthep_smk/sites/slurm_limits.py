@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt
 from fasthep_smk.sites.commands import ask
-from fasthep_smk.sites.slurm_partitions import Partition
+from fasthep_smk.sites.slurm_partitions import Partition, configuration
 from fasthep_smk.util import units
-from fasthep_smk.util.errors import Finding, nearest
-from fasthep_smk.util.yaml_values import as_yaml
+from fasthep_smk.util.errors import Finding, not_among
 
 __all__ = ["fits", "not_allowed", "too_large"]
 
@@ -69,8 +67,7 @@ def not_allowed(attempts: Iterable[Attempt]) -> Iterator[tuple[Attempt, Finding]
     Sources: slurm.conf(5), "AccountingStorageEnforce"; sacctmgr(1), "show associations".
     """
     named = [one for one in attempts if {"account", "qos"} & one.options.get("slurm", {}).keys()]
-    config = (ask(["scontrol", "show", "config"]) or "") if named else ""
-    said = dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", config, re.MULTILINE))
+    said = configuration() if named else {}
     enforced = said.get("AccountingStorageEnforce", "")
     is_rewritten = any(said.get(one, "(null)") != "(null)" for one in _REWRITING)
     if "associations" not in enforced or is_rewritten or any(map(os.environ.get, _ELSEWHERE)):
@@ -99,15 +96,8 @@ def not_allowed(attempts: Iterable[Attempt]) -> Iterator[tuple[Attempt, Finding]
 
 
 def _not_among(attempt: Attempt, option: str, there: Iterable[str], problem: str) -> Finding:
-    value, known = str(attempt.options["slurm"][option]), sorted(there)
-    close = nearest(value, known)
-    return Finding(
-        key=attempt.place(f"config.slurm.{option}"),
-        problem=problem,
-        value=as_yaml(value),
-        expected=", ".join(known),
-        hint=f"did you mean {close!r}?" if close else None,
-    )
+    key, value = attempt.place(f"config.slurm.{option}"), attempt.options["slurm"][option]
+    return not_among(str(value), sorted(there), problem=problem, file=None, key=key)
 
 
 def _wanted(attempt: Attempt) -> Shape:

@@ -13,7 +13,7 @@ from fasthep_smk.sites.commands import ask, number
 from fasthep_smk.sites.nodes import Node, in_words
 from fasthep_smk.util import units
 
-__all__ = ["PARTITIONS", "Partition", "default_of", "draft", "nodes", "partitions"]
+__all__ = ["PARTITIONS", "Partition", "configuration", "default_of", "draft", "nodes", "partitions"]
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
 PARTITIONS = "partitions.yaml"
@@ -41,6 +41,15 @@ class Partition:
     up: tuple[tuple[int, int, int], ...] = ()
     is_default: bool = False
     models: tuple[str, ...] = ()
+
+
+def configuration() -> dict[str, str]:
+    """Return Slurm's settings by their names; none where it does not answer.
+
+    Source: scontrol(1), "show config".
+    """
+    text = ask(["scontrol", "show", "config"]) or ""
+    return dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", text, re.MULTILINE))
 
 
 def partitions() -> dict[str, Partition] | None:

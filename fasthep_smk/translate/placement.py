@@ -86,8 +86,8 @@ def place(
         if attempt in last:
             findings.append(finding)
         else:
-            why = f"{finding.problem} ({finding.value})"
-            notes.append(f"{finding.key}: {why}: jobs go to their fallback")
+            wrong = f"{finding.key}: {finding.problem} ({finding.value})"
+            notes.append(f"{wrong}: jobs go to their fallback")
     said = any(one.options.get(site.system) for one in used)
     if site.folder is None and here is None and site.why.startswith("execution") and not said:
         notes.append(

@@ -52,11 +52,11 @@ def test_what_a_user_may_name(options: dict[str, object]) -> None:
 
 @pytest.mark.usefixtures("commands")
 def test_what_slurm_would_refuse() -> None:
-    expected = "chem, physics"
+    expected = "chem or physics"
     assert refused(account="phisics") == [("'phisics'", expected, "did you mean 'physics'?")]
     assert refused(account="astro")[0][1] == expected, "that is an account of another cluster"
     assert refused(account="chem", qos="few")[0][1] == "normal"
-    assert refused(qos="far")[0][1] == "few, normal"
+    assert refused(qos="far")[0][1] == "few or normal"
 
 
 @pytest.mark.parametrize(
