@@ -438,7 +438,7 @@ def _why(
     measured = {
         place: None
         for attempts in (given, *by_dataset.values())
-        for one, stated in zip(attempts, planned.route.attempts, strict=True)
+        for one, stated in zip(attempts, planned.asked, strict=True)
         for leaf, place in one.origins.items()
         if one.pool == stated.pool and stated.origins.get(leaf) != place
     }

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = ["SYSTEMS", "Attempt", "Pilot", "ResourceRequest", "Route", "leaf_of"]
+__all__ = ["GROWS_TO", "SYSTEMS", "Attempt", "Pilot", "ResourceRequest", "Route", "leaf_of"]
 
 #: The systems that we know; a profile may name any other executor of Snakemake's.
 SYSTEMS = ("local", "slurm", "htcondor")
+#: Among the origins of an attempt's settings: who says up to how much its memory may grow.
+GROWS_TO = "grows to"
 
 
 def leaf_of(name: str) -> str:
@@ -54,7 +56,9 @@ class Pilot:
 class Attempt:
     """One try of a job: its pool, what it asks, and the options of each batch system.
 
-    With a ``pilot``, it is run by one.
+    With a ``pilot``, it is run by one. ``measured`` are the amounts that follow from what other
+    jobs took. A job that has lacked memory is tried again with ``growth`` times as much; ``most``
+    is up to how much an amount may grow, ``memory`` or ``walltime``: without one, to any.
     """
 
     pool: str
@@ -62,6 +66,17 @@ class Attempt:
     options: Mapping[str, YamlMapping] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     pilot: Pilot | None = None
+    measured: tuple[str, ...] = ()
+    most: Mapping[str, int] = field(default_factory=dict)
+    growth: float = 2.0
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a later attempt, or other jobs, may let a job ask for another amount."""
+        said = {name: getattr(self.request, name) for name in ("memory", "walltime")}
+        return bool(self.measured) or any(
+            said[name] is not None and said[name] != self.most.get(name) for name in said
+        )
 
     def place(self, leaf: str) -> str:
         """Return where a setting (``resources.memory``) is written down, for a message."""

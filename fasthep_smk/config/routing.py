@@ -7,12 +7,11 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 from fasthep_smk.config import schema
 from fasthep_smk.config.layers import Layer
 from fasthep_smk.config.pools import DEFAULT_POOL, Pool, Pools
-from fasthep_smk.config.requests import Attempt, ResourceRequest, Route, leaf_of
+from fasthep_smk.config.requests import GROWS_TO, Attempt, ResourceRequest, Route, leaf_of
 from fasthep_smk.config.settings import Settings, settings_of
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
@@ -154,10 +153,6 @@ class Router:
         """Return what is odd about what stages ask for themselves."""
         return [text for needs in self.needs.values() for text in settings_of([needs.own_layer])[2]]
 
-    def growth(self, pool: str, stages: Iterable[str]) -> float:
-        """Return with how much more memory jobs of ``stages`` are tried again in a pool."""
-        return self._settings(self.pools.by_name[pool], self._leader(stages)).growth
-
     def measures(self, pool: str, stages: Iterable[str]) -> tuple[str, ...]:
         """Return which amounts jobs of ``stages`` ask for in a pool as earlier ones took them.
 
@@ -203,15 +198,15 @@ class Router:
         if last is not None and last is not first:
             # A fallback needs a last attempt of its own, even where nothing is tried again.
             pools = [*(pools[:-1] or pools), last]
-        attempts = [self._attempt(pool, leader, limit, number) for number, pool in enumerate(pools)]
+        attempts = [self._attempt(pool, leader, limit) for pool in pools]
         fixed = head.retries is not None or attempts[-1].pool != attempts[0].pool
         after = self._fallback_after(leader, first, last)
         if after is not None:
             why += f", also after {units.format_duration(after)} in the queue"
         return Route(tuple(attempts), why, fixed, head.origins, after)
 
-    def _attempt(self, pool: Pool, stage: str | None, limit: int | None, number: int) -> Attempt:
-        """Return a job's attempt on a pool; ``number`` counts the attempts before it."""
+    def _attempt(self, pool: Pool, stage: str | None, limit: int | None) -> Attempt:
+        """Return what is said of a job's attempt on a pool: up to how much it may grow, too."""
         settings = self._settings(pool, stage)
         request = settings.request
         origins = dict(settings.origins)
@@ -220,15 +215,21 @@ class Router:
             request = replace(request, walltime=limit)
             if needs is not None:
                 origins["config.walltime"] = needs.layer.place(("timeout",))
+        most = {"memory": request.memory, "walltime": request.walltime}
         size = pool.settings.request.memory
         if request.memory is not None and size is not None and request.memory < size:
-            # What failed may have lacked memory: more of it, up to all that a worker has.
-            grown = math.ceil(Fraction(str(settings.growth)) ** number * request.memory)
-            if grown > request.memory:
-                # The stage asks for less than that: its pool is what lets it grow.
-                origins["resources.memory"] = pool.settings.origins["resources.memory"]
-            request = replace(request, memory=min(grown, size))
-        return Attempt(pool.name, request, settings.options, origins, settings.pilot)
+            # The stage asks for less than that: its pool is what lets it grow.
+            most["memory"] = size
+            origins[GROWS_TO] = pool.settings.origins["resources.memory"]
+        return Attempt(
+            pool.name,
+            request,
+            settings.options,
+            origins,
+            settings.pilot,
+            most={name: value for name, value in most.items() if value is not None},
+            growth=settings.growth,
+        )
 
     def _fallback_after(self, stage: str | None, first: Pool, last: Pool | None) -> int | None:
         """Return after how many seconds in the queue a stage's jobs go to their fallback."""

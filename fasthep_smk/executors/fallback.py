@@ -181,7 +181,7 @@ class Queue:
 def prepare_routes() -> None:
     """Let Snakemake give jobs in their fallback what that asks for.
 
-    And jobs that are measured what those took that have ended.
+    And jobs whose amounts may change what is known by now.
     """
     rule = importlib.import_module("snakemake.rules").Rule
     evaluate = rule.expand_resources
@@ -197,7 +197,7 @@ def prepare_routes() -> None:
             attempt += MOVED
         found = evaluate(self, wildcards, files, attempt, **more)
         sizes = sizes_of_run()
-        if sizes.measures(self.name):
+        if sizes.changes(self.name):
             asked = dict(found.items())
             own = sizes.sized(self.name, sizes.key(self.name, wildcards), attempt, asked)
             return type(found)(fromdict={**asked, **own}) if own else found

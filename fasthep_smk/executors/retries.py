@@ -17,23 +17,23 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from fasthep_smk import sites
 from fasthep_smk.executors.credential_gate import gate_of_run
-from fasthep_smk.executors.fallback import number
+from fasthep_smk.executors.fallback import number, sizes_of_run
 from fasthep_smk.executors.read_as_text import MAY_PASS, REFUSED
 from fasthep_smk.storage import failures, layout
-from fasthep_smk.storage.job_settings import attempts_of, read_measuring, read_requests
+from fasthep_smk.storage.job_settings import attempts_of, read_requests
 from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.snakemake_types import SnakemakeJob, Workflow
 
 if TYPE_CHECKING:
-    from fasthep_smk.storage.record import Asked
+    from fasthep_smk.executors.sizes import Sizes
 
 __all__ = ["Decision", "Retries", "decide", "pass_over_hopeless"]
 
@@ -83,7 +83,7 @@ class Retries:
         else:
             # What cannot be read says nothing: the next attempt is made.
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, SmkError):
-                pass_over_hopeless(job, self._build)
+                pass_over_hopeless(job, self._build, sizes_of_run())
         return not verdict.counts
 
     def hand_back(self, job: SnakemakeJob) -> None:
@@ -107,11 +107,11 @@ class Retries:
         return "error"
 
 
-def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
+def pass_over_hopeless(job: SnakemakeJob, build: Path, sizes: Sizes | None = None) -> None:
     """Set the attempt of a failed job to the one before the next that may have enough memory.
 
-    Any other would be submitted, and wait in a queue, only to say that it is not made. A job that
-    starts all the same, where a plain Snakemake has sent it, says so itself.
+    Any other would be submitted, wait in a queue, and end in the same way. ``sizes`` are those of
+    jobs whose amounts may change.
     """
     rule, key, notes = _notes(job, build)
     if not notes or job.attempt > job.restart_times:
@@ -122,9 +122,14 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
     if any(last["kind"] != "memory" or not last.get("memory") for _, last in died):
         return
     had = max(last.get("memory") or 0 for _, last in died)
-    if _can_have_more(build, rule, had):
-        return
-    better = _first_with_more(job, attempts_of(requests, rule, key), had)
+    attempts = attempts_of(requests, rule, key)
+
+    def asked(number: int) -> int | None:
+        if sizes is not None and sizes.changes(rule):
+            return sizes.after(rule, key, number, had)
+        return attempts[min(number, len(attempts)) - 1].get("memory")
+
+    better = _first_with_more(job, had, asked)
     if better is None:
         job.attempt = job.restart_times + 1
         for note, last in died:
@@ -132,19 +137,6 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
             failures.note(build, replace(note, kind="memory", problem=problem))
     elif better - 1 != job.attempt:
         job.attempt = better - 1  # Snakemake counts the next one
-
-
-def _can_have_more(build: Path, rule: str, had: int) -> bool:
-    """Whether a job is measured, its pool says no amount, and there is a node with more."""
-    try:
-        said = read_measuring(build)[rule]
-    except (OSError, KeyError):
-        return False
-    largest = said.get("largest") or [None] * len(said["most"])
-    return any(
-        "memory" in names and most.get("memory") is None and (node is None or had < node)
-        for most, names, node in zip(said["most"], said["names"], largest, strict=True)
-    )
 
 
 def _notes(job: SnakemakeJob, build: Path) -> tuple[str, str, list[failures.Failure]]:
@@ -165,11 +157,11 @@ def _notes(job: SnakemakeJob, build: Path) -> tuple[str, str, list[failures.Fail
     return rule, key, found if len(found) == len(left) else []
 
 
-def _first_with_more(job: SnakemakeJob, attempts: Sequence[Asked], had: int) -> int | None:
+def _first_with_more(job: SnakemakeJob, had: int, asked: Callable[[int], int | None]) -> int | None:
     """Return the first later attempt that asks for more memory, or for nothing in particular."""
     elsewhere = number(job) - job.attempt
     for attempt in range(job.attempt + 1, job.restart_times + 2):
-        memory = attempts[min(attempt + elsewhere, len(attempts)) - 1].get("memory")
+        memory = asked(attempt + elsewhere)
         if memory is None or memory > had:
             return attempt
     return None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fasthep_smk.config.requests import Route
+from fasthep_smk.config.requests import Attempt, Route
 from fasthep_smk.flow.graph import Graph
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.signatures import NodeSignature, Origin
@@ -20,6 +20,9 @@ from fasthep_smk.util.remote import SERVERS, is_remote
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
+    from fasthep_smk.plan.amounts import Known
+
+    KnownOf = Callable[[str, str], Known]
 
 __all__ = [
     "NOMINAL",
@@ -27,6 +30,7 @@ __all__ = [
     "Job",
     "Rule",
     "Variation",
+    "asked_by",
     "made_of",
     "origin_facts",
     "output_files",
@@ -147,6 +151,23 @@ class Rule:
         if not self.bundles:
             return self.wildcards
         return (*(name for name in self.wildcards[:-1] if name != "variation"), "bundle")
+
+    @property
+    def asked(self) -> tuple[Attempt, ...]:
+        """What the attempts of its jobs ask for, as the Snakefile says it for any site."""
+        return asked_by(self.route.attempts)
+
+
+def asked_by(stated: tuple[Attempt, ...], known: KnownOf | None = None) -> tuple[Attempt, ...]:
+    """Return what attempts ask for, of which that is said, as long as nothing has failed yet.
+
+    ``known`` is what is known of the jobs of their rule.
+    """
+    if not any(one.may_change for one in stated):
+        return stated
+    from fasthep_smk.plan.amounts import planned
+
+    return planned(stated, known) if known else planned(stated)
 
 
 def reads_remote(variations: Iterable[Variation]) -> bool:

@@ -13,8 +13,7 @@ to be tried again as costs least: a job that fits holds in vain what it does not
 not fit holds all that it has asked for in vain, and then what its next attempt asks for too much.
 From twenty jobs on, the line is drawn through the nineteen in twenty that lie closest to it.
 
-A job that has died for want of something asks for twice as much of that and of nothing else, or for
-half as much again as any other job took; at what the largest worker has, it ends.
+What a job asks for that is tried again: :mod:`fasthep_smk.plan.amounts`.
 
 Replayed on traces of others, with 3 / 5 / 10 jobs seen (``python -m tests.benchmarks sizes``): of
 the memory that the presets of nf-core pipelines waste, 0.21 / 0.15 / 0.12, and 4 % of the jobs or
@@ -34,22 +33,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from fasthep_smk.plan.amounts import grown, whole
+
 __all__ = [
     "LEAST_JOBS",
     "Sample",
     "Sizing",
     "first_request",
     "line_through",
-    "next_request",
     "proposal",
     "sizing",
-    "whole",
 ]
 
 #: The least margin: peaks of memory between two looks, a slow disk. Bytes; seconds.
 _FLOORS = {"memory": 64e6, "disk": 64e6, "walltime": 60.0}
-#: What people read is rounded up to whole units of this: bytes, seconds.
-_UNITS = {"memory": 10**7, "disk": 10**7, "walltime": 60}
 #: From so many jobs on a proposal needs no check: too little for four in a hundred.
 LEAST_JOBS = 3
 #: How many times the margin of memory: how long a job takes depends on its node, too.
@@ -133,7 +130,7 @@ def _covering(left: Sequence[float], explained: float, amount: str) -> float:
     for fitting in range(number, number - unlike - 1, -1):
         kept = ordered[:fitting]
         asked = kept[-1] + _margin(kept, amount)
-        again = _grown(explained + asked, explained + ordered[-1]) - explained
+        again = grown(explained + asked, explained + ordered[-1]) - explained
         fit = bisect_right(ordered, asked)
         others = number - fit
         held = asked * fit - sums[fit] + again * others - (sums[-1] - sums[fit])
@@ -154,30 +151,6 @@ def proposal(history: Sequence[Sample], amount: str) -> int | None:
     largest = max((one.size for one in history if one.size is not None), default=None)
     wanted = first_request(history, size=largest, amount=amount)
     return None if wanted is None else whole(wanted, amount)
-
-
-def whole(wanted: float, amount: str) -> int:
-    """Return an amount rounded up, so that what hardly differs is the same."""
-    return math.ceil(wanted / _UNITS[amount]) * _UNITS[amount]
-
-
-def next_request(
-    asked: int, history: Sequence[Sample], *, most: int | None = None, used: float | None = None
-) -> int | None:
-    """Return what a job asks for after it has died for want of ``asked``.
-
-    ``used`` is what it had taken by then, ``most`` what the largest worker has. ``None``: it has
-    had all that there is, and trying again is no use.
-    """
-    if most is not None and asked >= most:
-        return None
-    seen = max((one.amount for one in history), default=0.0)
-    wanted = math.ceil(max(_grown(asked, seen), used or 0))
-    return wanted if most is None else min(wanted, most)
-
-
-def _grown(asked: float, seen: float) -> float:
-    return max(2 * asked, 1.5 * seen)
 
 
 def _margin(ordered: Sequence[float], amount: str) -> float:

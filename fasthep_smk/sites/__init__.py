@@ -377,7 +377,10 @@ def shrink(attempt: Attempt, here: ResourceRequest) -> tuple[Attempt, list[str]]
         for name in excess
     ]
     request = replace(attempt.request, **{name: getattr(here, name) for name in excess})
-    return replace(attempt, request=request), cuts
+    most = dict(attempt.most)
+    if here.memory is not None and "memory" in most:
+        most["memory"] = min(most["memory"], here.memory)
+    return replace(attempt, request=request, most=most), cuts
 
 
 def _excess(attempt: Attempt, here: ResourceRequest) -> list[str]:

@@ -10,7 +10,7 @@ import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NotRequired, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
@@ -19,14 +19,11 @@ if TYPE_CHECKING:
     from fasthep_smk.config import requests
     from fasthep_smk.config.credentials import RequirementData
     from fasthep_smk.storage.record import Asked
-    from fasthep_smk.util.documents import YamlMapping
 
 __all__ = [
     "MOVED",
     "Apart",
     "Launch",
-    "Measures",
-    "Measuring",
     "Requests",
     "Travel",
     "asked_of",
@@ -35,7 +32,6 @@ __all__ = [
     "heard",
     "keep_log",
     "place_in",
-    "read_measuring",
     "read_requests",
     "word",
 ]
@@ -99,37 +95,6 @@ class Requests(TypedDict):
     fallback_after: dict[str, int]
 
 
-class Measures(TypedDict):
-    """What there is to know of a rule whose jobs ask for what others took, while the run goes on.
-
-    ``most`` is what a worker has, ``names`` which amounts are free, both attempt by attempt.
-    ``taken`` are memory, seconds and entries of the jobs that are done, by their pools.
-    Jobs at the places ``apart`` have amounts of their own, which stay: those are named.
-    ``options`` are those of each batch system, attempt by attempt: by them and by the amounts a
-    partition or flavour is chosen. ``largest`` is the memory of the largest node that they allow,
-    attempt by attempt, where what a worker has is unknown: ``None`` if that is not known.
-    """
-
-    most: list[Asked]
-    names: list[list[str]]
-    taken: dict[str, list[tuple[int, float, int | None]]]
-    apart: dict[str, list[str]]
-    options: list[Mapping[str, YamlMapping]]
-    largest: NotRequired[list[int | None]]
-
-
-class Measuring(Measures):
-    """``sizes.json``: the same of each rule, and how its jobs are bundled.
-
-    ``wildcards`` name a job of Snakemake's, which is ``together`` of ours at most and lasts for
-    ``longest`` seconds at most, attempt by attempt.
-    """
-
-    wildcards: list[str]
-    together: int
-    longest: list[int | None]
-
-
 def place_in(wildcards: Mapping[str, str]) -> str:
     """Return where a job is, whatever its variation: ``ttbar/0_0``, ``ttbar``, or nowhere."""
     parts = (wildcards.get(name) for name in ("dataset", "part", "bundle"))
@@ -154,17 +119,6 @@ def read_requests(build: Path) -> Requests:
     found: Requests = json.loads(files.read_plain(build / layout.REQUESTS))
     if not isinstance(found, dict):
         raise ValueError(f"{build / layout.REQUESTS} is no JSON object")
-    return found
-
-
-def read_measuring(build: Path) -> dict[str, Measuring]:
-    """Return the rules of a build folder whose jobs ask for what others took.
-
-    Raises:
-        OSError: it cannot be read: there is none if no rule is measured.
-        ValueError: it is no JSON.
-    """
-    found: dict[str, Measuring] = json.loads(files.read_plain(build / layout.SIZES))
     return found
 
 

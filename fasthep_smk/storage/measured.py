@@ -1,4 +1,4 @@
-"""What the finished jobs of a build folder took, by their records.
+"""What the finished jobs of a build folder took, by their records, and what is said of others.
 
 A job's memory is the most that its largest process held: also of one that was forked, and of one in
 a bundle, whose jobs run in processes of their own.
@@ -6,16 +6,57 @@ a bundle, whose jobs run in processes of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
+from fasthep_smk.config.requests import Attempt
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.jobs import TaskJob, head_of, read_jobs
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["Taken", "entries", "events_of", "taken", "taken_by"]
+__all__ = [
+    "Changing",
+    "History",
+    "Taken",
+    "entries",
+    "events_of",
+    "read_changing",
+    "taken",
+    "taken_by",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changing:
+    """``sizes.json`` of each rule whose jobs may ask for other amounts while the run goes on.
+
+    ``stated`` is what is said of each attempt, ``own`` the same of jobs at some places, ``taken``
+    are memory, seconds and entries of the jobs that are done, by their pools. ``wildcards`` name a
+    job of Snakemake's, which is ``together`` of ours at most and lasts for ``longest`` seconds at
+    most, attempt by attempt.
+    """
+
+    stated: tuple[Attempt, ...]
+    wildcards: tuple[str, ...]
+    own: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
+    taken: Mapping[str, list[tuple[int, float, int | None]]] = field(default_factory=dict)
+    together: int = 1
+    longest: tuple[int | None, ...] = ()
+
+
+def read_changing(build: Path) -> dict[str, Changing]:
+    """Return the rules of a build folder whose jobs may ask for other amounts in its run.
+
+    None where there is no such file, or it cannot be read: jobs ask for what was translated.
+    """
+    try:
+        return msgspec.json.decode(files.read_plain(build / layout.SIZES), type=dict[str, Changing])
+    except (OSError, msgspec.MsgspecError):
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +74,10 @@ class Taken:
     events: int | None
     asked_memory: int | None
     asked_time: int | None
+
+
+#: What jobs took, by their scope, stages and pool.
+History = Mapping[tuple[str, tuple[str, ...], str], Sequence[Taken]]
 
 
 def taken(build: Path) -> Iterator[Taken]:

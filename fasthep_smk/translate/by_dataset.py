@@ -6,11 +6,8 @@ A place is what Snakemake's wildcards say of a job: ``ttbar`` for all jobs of a 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
-from itertools import chain
 
 from fasthep_smk.config.dataset_sizes import DatasetSize, unknown_datasets
 from fasthep_smk.config.requests import Attempt, leaf_of
@@ -20,8 +17,10 @@ from fasthep_smk.storage.job_settings import at_place, place_in
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = ["Own", "by_snakemake_job", "named", "of_bundles", "own_amounts", "unfit"]
+__all__ = ["Own", "by_snakemake_job", "own_amounts", "unfit"]
 
+#: What tells the memory of the largest node that a job may run on, if that is known.
+MostMemory = Callable[[Attempt], int | None]
 #: The attempts of jobs, by their places.
 Own = Mapping[str, tuple[Attempt, ...]]
 _AMOUNTS = ("memory", "disk", "walltime")
@@ -68,51 +67,22 @@ def unfit(sizes: Sequence[DatasetSize], rules: Iterable[Rule], router: Router) -
 def own_amounts(
     rule: Rule,
     sizes: Sequence[DatasetSize],
-    given: Sequence[Attempt],
+    stated: Sequence[Attempt],
     router: Router,
-    *,
-    largest: Sequence[int | None],
+    node: MostMemory | None,
 ) -> dict[str, tuple[Attempt, ...]]:
-    """Return the attempts of those jobs of a rule that ask for other amounts than ``given``.
-
-    ``largest`` is the memory of the largest node for each attempt, where no pool says an amount.
+    """Return what is said of those jobs of a rule that ask for other amounts than ``stated``.
 
     What is said of files counts more than what is said of their dataset, and a later pattern more
-    than an earlier one.
+    than an earlier one. ``node`` tells the memory of the largest one of a batch system.
     """
     known: dict[tuple[str, ...], tuple[Attempt, ...]] = {}
     found: dict[str, tuple[Attempt, ...]] = {}
     for place, said in _said(rule, sizes):
         names = tuple(one.name for one in said)
         if names not in known:
-            known[names] = _own(given, said, rule, router, largest)
+            known[names] = tuple(_own(one, said, router, node) for one in stated)
         found[place] = known[names]
-    return found
-
-
-def named(rule: Rule, sizes: Sequence[DatasetSize]) -> dict[str, list[str]]:
-    """Return which amounts jobs of a rule have of their own, by their places."""
-    return {
-        place: list(dict.fromkeys(leaf for one in said for leaf in one.amounts))
-        for place, said in _said(rule, sizes)
-    }
-
-
-def of_bundles(rule: Rule, apart: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Return which amounts Snakemake's jobs of a rule have of their own, by their places.
-
-    ``apart`` says it of each job; a bundle has those of any of its jobs.
-    """
-    if not rule.bundles:
-        return dict(apart)
-    found: dict[str, list[str]] = {}
-    for bundle in rule.bundles.values():
-        jobs = [rule.jobs[key] for key in bundle.jobs]
-        dataset = jobs[0].wildcards["dataset"]
-        each = [at_place(apart, one.wildcards) or [] for one in jobs]
-        if any(each):
-            place = f"{dataset}/{bundle.place[-1]}"
-            found[place] = list(dict.fromkeys(chain(found.get(place, []), *each)))
     return found
 
 
@@ -139,35 +109,33 @@ def _means(one: DatasetSize, job: Job, datasets: Sequence[str]) -> bool:
 
 
 def _own(
-    given: Sequence[Attempt],
-    said: Sequence[DatasetSize],
-    rule: Rule,
-    router: Router,
-    largest: Sequence[int | None],
-) -> tuple[Attempt, ...]:
-    """Return attempts with the amounts that are said, the last of each."""
-    amounts = {leaf: (one, value) for one in said for leaf, value in one.amounts.items()}
-    made: list[Attempt] = []
-    for attempt, node in zip(given, largest, strict=True):
-        before = sum(one.pool == attempt.pool for one in made)
-        most = router.pools.by_name[attempt.pool].settings.request
-        request, origins = attempt.request, dict(attempt.origins)
-        for leaf, (one, value) in amounts.items():
-            wanted = value
-            if leaf == "memory":  # what failed may have lacked it
-                growth = Fraction(str(router.growth(attempt.pool, rule.stages)))
-                wanted = math.ceil(growth**before * value)
-                wanted = min(wanted, most.memory or max(value, node or wanted))
-            request = replace(request, **{leaf: wanted})
-            origins[leaf_of(leaf)] = one.place(leaf)
-        made.append(replace(attempt, request=request, origins=origins))
-    return tuple(made)
+    attempt: Attempt, said: Sequence[DatasetSize], router: Router, node: MostMemory | None
+) -> Attempt:
+    """Return an attempt with the amounts that are said, the last of each: they do not change.
+
+    But for memory: what failed may have lacked it.
+    """
+    values = {leaf: value for one in said for leaf, value in one.amounts.items()}
+    origins = {leaf_of(leaf): one.place(leaf) for one in said for leaf in one.amounts}
+    most = {**attempt.most, **values}
+    if "memory" in values:
+        worker = router.pools.by_name[attempt.pool].settings.request.memory
+        largest = worker or (node(attempt) if node else None)
+        del most["memory"]
+        most |= {"memory": max(largest, values["memory"])} if largest else {}
+    return replace(
+        attempt,
+        request=replace(attempt.request, **values),
+        origins={**attempt.origins, **origins},
+        most=most,
+        measured=tuple(name for name in attempt.measured if name not in values),
+    )
 
 
 def by_snakemake_job(
     rule: Rule, own: Own, given: tuple[Attempt, ...]
 ) -> dict[str, tuple[Attempt, ...]]:
-    """Return the attempts of Snakemake's jobs that do not ask for what is ``given``.
+    """Return the attempts of Snakemake's jobs that are not those ``given``: ``own`` are of ours.
 
     A bundle asks for the most of any of its jobs.
     """
@@ -204,5 +172,20 @@ def _most(each: Sequence[tuple[Attempt, ...]]) -> tuple[Attempt, ...]:
             request = replace(request, **{leaf: getattr(most.request, leaf)})
             if (origin := most.origins.get(leaf_of(leaf))) is not None:
                 origins[leaf_of(leaf)] = origin
-        merged.append(replace(attempts[0], request=request, origins=origins))
+        first = attempts[0]
+        merged.append(
+            replace(
+                first,
+                request=request,
+                origins=origins,
+                measured=tuple(
+                    name for name in first.measured if all(name in one.measured for one in attempts)
+                ),
+                most={
+                    name: max(one.most[name] for one in attempts)
+                    for name in first.most
+                    if all(name in one.most for one in attempts)
+                },
+            )
+        )
     return tuple(merged)

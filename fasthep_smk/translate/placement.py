@@ -14,8 +14,7 @@ from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest
 from fasthep_smk.config.routing import Router
-from fasthep_smk.plan.rules import Rule
-from fasthep_smk.storage.job_settings import Measures
+from fasthep_smk.plan.rules import Rule, asked_by
 from fasthep_smk.translate import snakemake_release
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.util.errors import Finding
@@ -24,6 +23,8 @@ from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.config.sizes import Size
+    from fasthep_smk.plan.rules import KnownOf
+    from fasthep_smk.storage.measured import History
 
 __all__ = ["capped", "contained", "place", "slots", "staffed", "unsafe_path"]
 
@@ -52,36 +53,40 @@ def place(
     here = system.machine(site)
     findings: list[Finding] = []
     notes: list[str] = []
-    attempts = {rule.name: rule.route.attempts for rule in rules}
+    stated = {rule.name: rule.route.attempts for rule in rules}
     own: dict[str, dict[str, tuple[Attempt, ...]]] = {}
-    stated: dict[str, tuple[Attempt, ...]] = {}
-    measured: dict[str, Measures] = {}
+    known: dict[str, KnownOf] = {}
+    history: History = {}
     if here is None or sizes or execution.by_dataset or _is_measured(rules, execution.router):
-        from fasthep_smk.translate.sizes import amounts
+        from fasthep_smk.translate.sizes import amounts, known_of
 
         asked = amounts(rules, execution, sizes=sizes, here=here, build=build)
-        attempts, own, stated, measured = asked.attempts, asked.own, asked.stated, asked.measured
+        stated, own, history = asked.stated, asked.own, asked.history
         findings, notes = asked.findings, asked.notes
         if findings:
             return Placement(site), findings, notes
+        known = {rule.name: known_of(rule, history) for rule in rules}
     notes += sites.notes(site.system)
-    for given in (attempts, *own.values()):
+    for given in (stated, *own.values()):
         for name, each in given.items():
             if here is not None:
-                each, cut = _on_one_machine(each, here, shrink=shrink)
+                asks = asked_by(each, known.get(name))
+                each, cut = _on_one_machine(each, asks, here, shrink=shrink)
                 notes += cut
             given[name] = tuple(contained(one, execution) for one in each)
-    stated = {
-        name: tuple(contained(one, execution) for one in given) for name, given in stated.items()
+    attempts = {name: asked_by(given, known.get(name)) for name, given in stated.items()}
+    by_dataset = {
+        name: {place: asked_by(given, known.get(name)) for place, given in apart.items()}
+        for name, apart in own.items()
     }
     pools = execution.router.pools.by_name
     used = [one for given in attempts.values() for one in given]
-    used += [one for apart in own.values() for given in apart.values() for one in given]
+    used += [one for apart in by_dataset.values() for given in apart.values() for one in given]
     if here is not None:
         findings += sites.too_large(used, here)
     findings += system.problems(used, site)
     last = [given[-1] for given in attempts.values()]
-    last += [given[-1] for apart in own.values() for given in apart.values()]
+    last += [given[-1] for apart in by_dataset.values() for given in apart.values()]
     for attempt, finding in sites.refused(site, used):
         if attempt in last:
             findings.append(finding)
@@ -116,16 +121,16 @@ def place(
     if why is not None:
         notes.append(f"no pilots: {why}")
         attempts = {name: _without_pilots(given) for name, given in attempts.items()}
-        own = {
+        by_dataset = {
             name: {place: _without_pilots(given) for place, given in apart.items()}
-            for name, apart in own.items()
+            for name, apart in by_dataset.items()
         }
-    if piloted := [name for name in own if any(one.pilot for one in attempts[name])]:
+    if piloted := [name for name in by_dataset if any(one.pilot for one in attempts[name])]:
         notes.append(
             "execution.sizes.by_dataset has no effect on jobs that pilots run, which are cut into "
             f"equal slots: {', '.join(piloted)}"
         )
-        own = {name: apart for name, apart in own.items() if name not in piloted}
+        by_dataset = {name: apart for name, apart in by_dataset.items() if name not in piloted}
     fallback_after = {
         rule.name: after for rule in rules if here is None and (after := rule.route.fallback_after)
     }
@@ -147,14 +152,19 @@ def place(
         execution.staging,
         execution.environment,
         stated=stated,
+        own=own,
+        history=history,
         # Where jobs travel, share a batch job or are started by a Snakemake on their node, as by
-        # executors that we do not know, they are told of what the translation knows only.
-        measuring={
-            name: one
-            for name, one in measured.items()
-            if not (transfers or name in together or contained_in or site.system not in SYSTEMS)
-        },
-        by_dataset=own,
+        # executors that we do not know, they ask for what the translation knows. Pilots are cut
+        # into slots once.
+        changing=frozenset(
+            name
+            for name, given in stated.items()
+            if any(one.may_change for each in (given, *own.get(name, {}).values()) for one in each)
+            and not (transfers or name in together or contained_in or site.system not in SYSTEMS)
+            and not any(one.pilot for one in attempts[name])
+        ),
+        by_dataset=by_dataset,
     )
     return placement, list({str(item): item for item in findings}.values()), notes
 
@@ -204,22 +214,28 @@ def _is_measured(rules: Iterable[Rule], router: Router) -> bool:
 
 
 def _on_one_machine(
-    attempts: tuple[Attempt, ...], here: ResourceRequest, *, shrink: bool
+    stated: tuple[Attempt, ...],
+    asked: tuple[Attempt, ...],
+    here: ResourceRequest,
+    *,
+    shrink: bool,
 ) -> tuple[tuple[Attempt, ...], list[str]]:
+    """Return what is said of attempts, cut to what a machine has, and what was done, in words.
+
+    ``asked`` is what they ask for. The number of attempts stays: it stands in the Snakefile.
+    """
+    cut = tuple(sites.shrink(one, here)[0] for one in stated)
+    excess = [sites.shrink(one, here)[1] for one in asked]
     if shrink:
-        cut = [sites.shrink(one, here) for one in attempts]
-        return tuple(one for one, _ in cut), [text for _, texts in cut for text in texts]
-    fitting = [one for one in attempts if not sites.shrink(one, here)[1]]
-    if not fitting or len(fitting) == len(attempts):
-        return attempts, []
+        return cut, [text for texts in excess for text in texts]
+    fitting = [one for one, texts in zip(cut, excess, strict=True) if not texts]
+    if not fitting:
+        return stated, []
     # A later try of a pool that fits asks for more memory: at most all there is.
     pools = {one.pool for one in fitting}
-    kept = tuple(
-        sites.shrink(one, here)[0] if one.pool in pools else fitting[0] for one in attempts
-    )
-    left = ", ".join(dict.fromkeys(repr(one.pool) for one in attempts if one.pool not in pools))
+    kept = tuple(one if one.pool in pools else fitting[0] for one in cut)
+    left = ", ".join(dict.fromkeys(repr(one.pool) for one in cut if one.pool not in pools))
     text = f"pool {left} is larger than this machine: pool {fitting[0].pool!r} instead"
-    # The number of attempts stays: it stands in the Snakefile.
     return kept, [text] if left else []
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -18,12 +19,14 @@ from fasthep_smk.config.requests import Attempt
 from fasthep_smk.config.site import Site
 from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.storage.job_settings import Measures
 from fasthep_smk.storage.pilots import Crews
 from fasthep_smk.translate.snakefile import lengthened, resources
 from fasthep_smk.translate.snakemake_release import container_settings
 from fasthep_smk.util.files import digest_of
 from fasthep_smk.util.names import encode, literal
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.measured import History
 
 __all__ = ["Placement", "may_spread", "pool_token", "render"]
 
@@ -68,9 +71,10 @@ class Placement:
     """Where a translation goes: a site, the workers of its pools, and what was cut to fit.
 
     ``attempts`` are those of each rule, by its name, with no more than the site can give;
-    ``stated`` are those of rules that ask for what earlier jobs took, without that, ``measuring``
-    is how the run goes on with it. ``by_dataset`` are, by rules and places, those of jobs that have
-    amounts of their own. ``together`` is how many jobs of a rule share one of the batch
+    ``by_dataset`` are, by rules and places, those of jobs that have amounts of their own.
+    ``stated`` and ``own`` are what is said of both, ``history`` what earlier jobs took, and
+    ``changing`` the rules whose jobs may ask for something else while the run goes on.
+    ``together`` is how many jobs of a rule share one of the batch
     system, where several do.
     ``fallback_after`` is how many seconds jobs of a rule wait in a queue before they go to their
     fallback.
@@ -88,9 +92,11 @@ class Placement:
     staging: Staging = field(default_factory=Staging)
     environment: Environment | None = None
     crews: Crews | None = None
-    stated: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
-    measuring: Mapping[str, Measures] = field(default_factory=dict)
     by_dataset: Mapping[str, Mapping[str, tuple[Attempt, ...]]] = field(default_factory=dict)
+    stated: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
+    own: Mapping[str, Mapping[str, tuple[Attempt, ...]]] = field(default_factory=dict)
+    history: History = field(default_factory=dict)
+    changing: frozenset[str] = frozenset()
 
     @property
     def image(self) -> str | None:
@@ -132,18 +138,20 @@ class Placement:
         }
 
         def digests(attempts: Iterable[Attempt], more: list[object]) -> list[str]:
-            said = ([one.pool, vars(one.request), dict(one.options), site] for one in attempts)
-            return [digest_of([*one, *more]) for one in said]
+            return [
+                digest_of([one.pool, vars(one.request), one.growth, dict(one.options), site, *more])
+                for one in attempts
+            ]
 
         return {
             rule: digests(attempts, self._amounts_of_datasets(rule))
-            for rule, attempts in {**self.attempts, **self.stated}.items()
+            for rule, attempts in self.stated.items()
         }
 
     def _amounts_of_datasets(self, rule: str) -> list[object]:
         return [
             [place, *(vars(one.request) for one in attempts)]
-            for place, attempts in self.by_dataset.get(rule, {}).items()
+            for place, attempts in self.own.get(rule, {}).items()
         ]
 
 
@@ -182,7 +190,7 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
 
     for rule in rules:
         given = placement.attempts[rule.name]
-        stated = resources(lengthened(rule, rule.route.attempts))
+        stated = resources(lengthened(rule, rule.asked))
         wanted = asked(rule, given)
         apart = placement.of_places(rule)
         others = {place: asked(rule, attempts) for place, attempts in apart.items()}

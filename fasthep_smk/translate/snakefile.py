@@ -257,7 +257,7 @@ def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, outside: bool)
     words = ["sh smk/worker {log} {resources.attempt} {threads}", rule.name]
     words += [f"{{wildcards.{name}}}" for name in rule.named_by]
     cpus = by_attempt([attempt.request.cpus for attempt in rule.route.attempts])
-    given = resources(lengthened(rule, rule.route.attempts))
+    given = resources(lengthened(rule, rule.asked))
     asked = "".join(f"        {name}={by_attempt(values)},\n" for name, values in given.items())
     retries = f"    retries: tries({rule.route.retries})\n" if rule.route.fixed else ""
     stages = ", ".join(comment(stage) for stage in rule.stages)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import own_modules_of
 from fasthep_smk.plan.rules import Rule, Variation
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from fasthep_smk.config.run_settings import RunSettings
     from fasthep_smk.plan.sample import Sampled
     from fasthep_smk.reuse import Reuse
-    from fasthep_smk.storage.job_settings import Apart, Launch, Measuring, Requests
+    from fasthep_smk.storage.job_settings import Apart, Launch, Requests
 
 __all__ = [
     "ENVIRONMENT",
@@ -230,28 +232,33 @@ def _requests(rules: Sequence[Rule], placement: profile.Placement) -> Requests:
 
 
 def _write_sizes(rules: Iterable[Rule], placement: profile.Placement, build: Path) -> None:
-    """Write what the run needs to know of rules whose jobs ask for what others took."""
-    if not placement.measuring:
+    """Write what the run needs to know of rules whose jobs may ask for other amounts in it."""
+    if not placement.changing:
         (build / layout.SIZES).unlink(missing_ok=True)
         return
-    from fasthep_smk.translate.by_dataset import of_bundles
+    from fasthep_smk.storage.measured import Changing
+    from fasthep_smk.translate.by_dataset import by_snakemake_job
 
-    found: dict[str, Measuring] = {}
+    found: dict[str, Changing] = {}
     for rule in rules:
-        if (one := placement.measuring.get(rule.name)) is not None:
+        if rule.name in placement.changing:
+            stated = placement.stated[rule.name]
             most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
-            found[rule.name] = {
-                **one,
-                "apart": of_bundles(rule, one["apart"]),
+            took = {pool: (rule.scope, rule.stages, pool) for pool in rule.route.pools}
+            found[rule.name] = Changing(
+                stated=stated,
+                own=by_snakemake_job(rule, placement.own.get(rule.name, {}), stated),
+                taken={
+                    pool: [(one.memory, one.seconds, one.events) for one in placement.history[job]]
+                    for pool, job in took.items()
+                    if job in placement.history
+                },
                 # Rules that were bundled since have other names for their jobs.
-                "wildcards": [*rule.named_by],
-                "together": most,
-                "longest": [
-                    placement.longest(attempt) if most > 1 else None
-                    for attempt in placement.stated[rule.name]
-                ],
-            }
-    files.write_text(build / layout.SIZES, json.dumps(found) + "\n")
+                wildcards=rule.named_by,
+                together=most,
+                longest=tuple(placement.longest(one) if most > 1 else None for one in stated),
+            )
+    files.write_text(build / layout.SIZES, msgspec.json.encode(found).decode() + "\n")
 
 
 def refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None:

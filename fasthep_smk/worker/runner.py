@@ -32,7 +32,6 @@ from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
 from fasthep_smk.util import disk_full, files, last_words
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
-from fasthep_smk.util.units import format_bytes
 from fasthep_smk.worker import alone
 from fasthep_smk.worker.causes import (
     after_work,
@@ -45,7 +44,6 @@ from fasthep_smk.worker.causes import (
 from fasthep_smk.worker.job import Job, Sent
 from fasthep_smk.worker.job_end import DONE, End
 from fasthep_smk.worker.limits import (
-    MemoryLimit,
     bytes_moved,
     cpu_time,
     memory_limit,
@@ -61,8 +59,6 @@ if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Launch
 
 __all__ = ["main", "note_end", "run"]
-
-_NOT_AGAIN = ": not tried again"
 
 
 def main(arguments: list[str], *, warm: bool = False) -> int:
@@ -191,7 +187,6 @@ def _run_job(job: Job) -> int:
     memory = asked.get("memory") if job.sent.system != "local" else None
     try:
         failures.note(build, started)
-        _stop_if_hopeless(job, earlier)
         _enter_launch_folder(build)
         # For messages and diagnostics of an op; no result may depend on it.
         os.environ["FASTHEP_SMK_POOL"] = str(pool or "")
@@ -300,23 +295,6 @@ def _forget_damaged(job: Job, record: Path) -> None:
             error.record.unlink(missing_ok=True)
             if read.marker is not None:
                 (job.build / read.marker).unlink(missing_ok=True)
-
-
-def _stop_if_hopeless(job: Job, earlier: list[Attempt]) -> None:
-    """Raise if the last attempt died for want of memory and this one has no more."""
-    ran = [item for item in earlier if not str(item["problem"]).endswith(_NOT_AGAIN)]
-    memory = job.sent.asked.get("memory")
-    if not ran or not memory:
-        return
-    last = ran[-1]
-    had = last.get("memory") or 0
-    if last.get("kind") == "memory" and had >= memory:
-        error = MemoryLimit(
-            f"attempt {last['attempt']} needed more than its {format_bytes(had)}, and "
-            f"pool {job.sent.asked.get('pool')!r} has no more{_NOT_AGAIN}"
-        )
-        error.used = last.get("used")
-        raise error
 
 
 def _earlier(build: Path, job: Job) -> list[Attempt]:

@@ -21,7 +21,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fasthep_smk.plan.sizes import Sample, first_request, next_request
+from fasthep_smk.plan.amounts import grown
+from fasthep_smk.plan.sizes import Sample, first_request
 
 from .measure import Failed
 from .report import Figure, Result
@@ -116,7 +117,7 @@ def _size(
     total.retried += share * (asked < job.memory)
     while asked < job.memory:
         total.held += share * asked * job.seconds
-        asked = next_request(int(asked), history) or job.preset
+        asked = grown(asked, max(one.amount for one in history))
     total.held += share * (asked - job.memory) * job.seconds
     total.preset += share * (max(job.preset, job.memory) - job.memory) * job.seconds
 

@@ -13,6 +13,7 @@ import pytest
 
 from fasthep_smk.executors import retries
 from fasthep_smk.executors.retries import Decision, Retries, decide, pass_over_hopeless
+from fasthep_smk.executors.sizes import Sizes
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.task_table import BundleEntry
 from tests.support import tables
@@ -118,10 +119,12 @@ def test_one_that_is_measured_in_a_pool_without_amounts_asks_for_more_while_a_no
     tmp_path: Path, limit: int | None, largest: int | None, tried: int | None
 ) -> None:
     build(tmp_path, 1, 2, 4)
-    said = {"most": [{"pool": "p", "memory": limit}] * 3, "names": [["memory"]] * 3}
-    (tmp_path / layout.SIZES).write_text(json.dumps({"r": {**said, "largest": [largest] * 3}}))
+    most = {"memory": limit or largest} if limit or largest else {}
+    said = {"pool": "p", "request": {"memory": limit}, "measured": ["memory"], "most": most}
+    rule = {"stated": [said] * 3, "wildcards": ["dataset", "part"]}
+    (tmp_path / layout.SIZES).write_text(json.dumps({"r": rule}))
     one = job()
-    pass_over_hopeless(one, tmp_path)
+    pass_over_hopeless(one, tmp_path, Sizes(tmp_path))
     assert one.attempt == (4 if tried is None else tried) - 1
 
 

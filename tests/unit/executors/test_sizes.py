@@ -17,6 +17,15 @@ from tests.support.measured import build_of
 
 MB, GB = 10**6, 10**9
 POOL: Asked = {"pool": "default", "memory": 8 * GB, "walltime": 7200}
+POOL_ASKS = {"memory": 8 * GB, "walltime": 7200}
+
+
+def said(**more: Any) -> dict[str, Any]:
+    """What is said of an attempt whose memory and time are measured."""
+    request = {"memory": 8 * GB, "walltime": 7200, **more.pop("request", {})}
+    most = {name: amount for name, amount in request.items() if amount is not None}
+    both = ["memory", "walltime"]
+    return {"pool": "default", "request": request, "most": most, "measured": both, **more}
 
 
 def prepared(
@@ -25,26 +34,24 @@ def prepared(
     attempts: int = 3,
     asked: Asked = POOL,
     system: str = "slurm",
-    together: int = 1,
     jobs: Any = ({}, {}, {}, {}),
     **more: Any,
 ) -> Path:
     """A build folder with a rule of four jobs, and what earlier ones took."""
     build_of(folder, jobs)
-    said = {
-        "wildcards": ["part"],
-        "most": [POOL] * attempts,
-        "names": [["memory", "walltime"]] * attempts,
-        "taken": {"default": taken},
-        "together": together,
-        "longest": [None] * attempts,
-        "options": [{}] * attempts,
-        **more,
-    }
+    found = {"wildcards": ["part"], "taken": {"default": taken}, **more}
+    found.setdefault("stated", [said()] * attempts)
     requests = {"system": system, "rules": {"stage_A": [asked] * attempts}}
-    (folder / layout.SIZES).write_text(json.dumps({"stage_A": said}))
+    (folder / layout.SIZES).write_text(json.dumps({"stage_A": found}))
     (folder / layout.REQUESTS).write_text(json.dumps(requests))
     return folder
+
+
+def asked(sizes: Sizes, key: str, number: int) -> dict[str, int]:
+    """Return the memory and time that a job asks for at an attempt."""
+    request = sizes.request("stage_A", key, number)
+    amounts = {"memory": request.memory, "walltime": request.walltime}
+    return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
 def job(part: int, attempt: int = 1, **resources: Any) -> Any:
@@ -76,7 +83,7 @@ ONE_GB = (1 * GB, 600.0, None)
 
 def test_nothing_is_sized_where_no_pool_says_so(tmp_path: Path) -> None:
     assert not Sizes(tmp_path)
-    assert not Sizes(tmp_path).measures("stage_A")
+    assert not Sizes(tmp_path).changes("stage_A")
 
 
 def test_the_first_jobs_ask_for_what_their_pool_has(tmp_path: Path) -> None:
@@ -86,7 +93,7 @@ def test_the_first_jobs_ask_for_what_their_pool_has(tmp_path: Path) -> None:
 
 def test_from_the_third_on_they_ask_for_what_others_took(tmp_path: Path) -> None:
     sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB))
-    assert sizes.asked("stage_A", "0", 1) == {"memory": 1190 * MB, "walltime": 840}
+    assert asked(sizes, "0", 1) == {"memory": 1190 * MB, "walltime": 840}
     found = {"mem_mb": 7630, "mem_mib": 7276, "runtime": 120, "attempt": 1}
     assert sizes.sized("stage_A", "0", 1, found) == {
         "mem_mb": 1135,  # Slurm counts in units of 2**20
@@ -99,7 +106,7 @@ def test_from_the_third_on_they_ask_for_what_others_took(tmp_path: Path) -> None
 
 def test_jobs_never_ask_for_more_than_a_worker_has(tmp_path: Path) -> None:
     sizes = Sizes(prepared(tmp_path, *[(7 * GB, 7100.0, None)] * 3))
-    assert sizes.asked("stage_A", "0", 1) == {"memory": 8 * GB, "walltime": 7200}
+    assert asked(sizes, "0", 1) == {"memory": 8 * GB, "walltime": 7200}
 
 
 def test_what_a_person_has_fixed_in_the_profile_stays(tmp_path: Path) -> None:
@@ -110,10 +117,11 @@ def test_what_a_person_has_fixed_in_the_profile_stays(tmp_path: Path) -> None:
 
 def test_what_was_given_to_the_jobs_of_a_dataset_or_file_stays(tmp_path: Path) -> None:
     """What these take says nothing of others, either."""
-    build = prepared(tmp_path, *[ONE_GB] * 3, wildcards=["dataset"], apart={"1": ["memory"]})
+    fixed = said(request={"memory": 3 * GB}, measured=["walltime"])
+    build = prepared(tmp_path, *[ONE_GB] * 3, wildcards=["dataset"], own={"1": [fixed] * 3})
     sizes = Sizes(build)
-    assert sizes.asked("stage_A", "0", 1) == {"memory": 1190 * MB, "walltime": 840}
-    assert sizes.asked("stage_A", "1", 1) == {"walltime": 840}
+    assert asked(sizes, "0", 1) == {"memory": 1190 * MB, "walltime": 840}
+    assert asked(sizes, "1", 1) == {"memory": 3 * GB, "walltime": 840}
     own = {"wildcards": ["dataset"], "attempts": {"1": [{**POOL, "memory": 3 * GB}] * 3}}
     requests = json.loads((build / layout.REQUESTS).read_text())
     (build / layout.REQUESTS).write_text(json.dumps({**requests, "by_dataset": {"stage_A": own}}))
@@ -130,8 +138,8 @@ def test_jobs_are_sized_by_their_entries_where_that_says_more(tmp_path: Path) ->
         table["jobs"][key]["partition"] = {**part, "start": 0, "stop": stop}
     (build / layout.table("stage_A")).write_text(json.dumps(table))
     sizes = Sizes(build)
-    asked = [sizes.asked("stage_A", key, 1)["memory"] for key in ("0", "1")]
-    assert asked == [1170 * MB, 2070 * MB]  # of one that is not known, 1.6 GB
+    found = [asked(sizes, key, 1)["memory"] for key in ("0", "1")]
+    assert found == [1170 * MB, 2070 * MB]  # of one that is not known, 1.6 GB
 
 
 def test_jobs_that_wait_are_sized_when_others_have_ended(tmp_path: Path) -> None:
@@ -142,14 +150,14 @@ def test_jobs_that_wait_are_sized_when_others_have_ended(tmp_path: Path) -> None
     sizes.chosen([first])
     sizes.refresh([waits], [first])  # it runs: nothing is new
     assert waits.resources is not None
-    assert sizes.asked("stage_A", "1", 1) == {}
+    assert asked(sizes, "1", 1) == POOL_ASKS
     sizes.refresh([waits], [])
     assert waits.resources is None
-    assert sizes.asked("stage_A", "1", 1)["memory"] == 4 * GB
+    assert asked(sizes, "1", 1)["memory"] == 4 * GB
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked"),
+    ("kind", "expected"),
     [
         ("memory", {"memory": 2380 * MB, "walltime": 840}),  # twice, and no more time
         ("time", {"memory": 1190 * MB, "walltime": 1680}),
@@ -157,12 +165,14 @@ def test_jobs_that_wait_are_sized_when_others_have_ended(tmp_path: Path) -> None
         ("killed", {"memory": 1190 * MB, "walltime": 840}),
     ],
 )
-def test_only_what_a_job_has_lacked_grows(tmp_path: Path, kind: str, asked: Asked) -> None:
+def test_only_what_a_job_has_lacked_grows(
+    tmp_path: Path, kind: str, expected: dict[str, int]
+) -> None:
     build = prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB)
     sizes = Sizes(build)
     sizes.chosen([job(0)])
     died(build, kind)
-    assert sizes.asked("stage_A", "0", 2) == asked
+    assert asked(sizes, "0", 2) == expected
 
 
 def test_the_last_attempt_has_all_that_there_is_of_what_was_lacking(tmp_path: Path) -> None:
@@ -170,53 +180,30 @@ def test_the_last_attempt_has_all_that_there_is_of_what_was_lacking(tmp_path: Pa
     sizes = Sizes(build)
     sizes.chosen([job(0)])
     died(build, "memory")
-    assert sizes.asked("stage_A", "0", 2) == {"memory": 8 * GB, "walltime": 840}
+    assert asked(sizes, "0", 2) == {"memory": 8 * GB, "walltime": 840}
 
 
-def test_where_no_pool_says_what_a_worker_has_no_job_asks_for_more_than_a_node_has(
-    tmp_path: Path,
-) -> None:
-    build = prepared(
-        tmp_path,
-        asked={"pool": "default", "memory": 2 * GB},
-        most=[{"pool": "default", "memory": None}] * 3,
-        names=[["memory"]] * 3,
-        largest=[3 * GB] * 3,
-    )
-    sizes = Sizes(build)
-    sizes.chosen([job(0)])
-    died(build, "memory")
-    assert sizes.asked("stage_A", "0", 2) == {"memory": 3 * GB}
+def unsaid(node: int, **more: Any) -> dict[str, Any]:
+    """What is said where no pool says an amount: at first 2 GB, at most what a node has."""
+    request = {"memory": 2 * GB, "walltime": None}
+    return said(request=request, most={"memory": node}, measured=["memory"], **more)
 
 
 def test_a_fallback_asks_for_what_its_own_nodes_have(tmp_path: Path) -> None:
-    build = prepared(
-        tmp_path,
-        asked={"pool": "default", "memory": 2 * GB},
-        attempts=2,
-        most=[{"pool": "default", "memory": None}, {"pool": "big", "memory": None}],
-        largest=[2 * GB, 64 * GB],
-    )
-    sizes = Sizes(build)
-    sizes.chosen([job(0)])
-    died(build, "memory")
-    assert sizes.asked("stage_A", "0", 2) == {"memory": 4 * GB}
-
-
-def test_the_last_attempt_is_not_small_because_other_jobs_took_little(tmp_path: Path) -> None:
-    """Where no pool says what a worker has: it has what the translation says."""
-    little = (100 * MB, 60.0, None)
-    build = prepared(tmp_path, *[little] * 3, asked={"pool": "default", "memory": 8 * GB},
-                     attempts=2, most=[{"pool": "default", "memory": None}] * 2)  # fmt: skip
-    sizes = Sizes(build)
-    assert sizes.asked("stage_A", "0", 1) == {"memory": 170 * MB, "walltime": 180}
-    sizes.chosen([job(0)])
-    died(build, "memory")
-    assert sizes.asked("stage_A", "0", 2)["memory"] == 8 * GB
+    for node, memory in ((3 * GB, 3 * GB), (64 * GB, 4 * GB)):
+        build = prepared(
+            tmp_path / str(node),
+            asked={"pool": "default", "memory": 2 * GB},
+            stated=[unsaid(2 * GB), unsaid(node, pool="big")],
+        )
+        sizes = Sizes(build)
+        sizes.chosen([job(0)])
+        died(build, "memory")
+        assert asked(sizes, "0", 2) == {"memory": memory}
 
 
 def test_a_bundle_has_the_time_of_all_its_jobs(tmp_path: Path) -> None:
-    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, together=5))
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, together=5, longest=[None] * 3))
     own = sizes.sized("stage_A", "0", 1, {"mem_mb": 7630, "runtime": 600})
     assert own["runtime"] == 70
     assert own["attempt"] == "1:1190000000:840"  # what each of them is held to
@@ -247,8 +234,9 @@ def test_a_worker_hears_what_its_job_has_asked_for(given: Any, asked: Asked) -> 
 
 def test_the_partition_follows_from_the_time_that_was_measured(tmp_path: Path) -> None:
     """And from the time that is asked for after a job has lacked it."""
-    options = [{"slurm": {"partitions": {"short": "20m", "day": "1d"}}}] * 3
-    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, options=options))
+    options = {"slurm": {"partitions": {"short": "20m", "day": "1d"}}}
+    stated = [said(options=options)] * 3
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, stated=stated))
     found = {"mem_mb": 7630, "runtime": 120, "slurm_partition": "day"}
     first = sizes.sized("stage_A", "0", 1, found)
     assert first["slurm_partition"] == "short"
@@ -261,7 +249,8 @@ def test_the_partition_follows_from_the_time_that_was_measured(tmp_path: Path) -
 
 
 def test_a_partition_that_a_person_has_written_into_the_profile_stays(tmp_path: Path) -> None:
-    options = [{"slurm": {"partitions": {"short": "20m", "day": "1d"}}}] * 3
-    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, options=options))
+    options = {"slurm": {"partitions": {"short": "20m", "day": "1d"}}}
+    stated = [said(options=options)] * 3
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, stated=stated))
     found = {"mem_mb": 7630, "runtime": 120, "slurm_partition": "mine"}
     assert "slurm_partition" not in sizes.sized("stage_A", "0", 1, found)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fasthep_smk.plan.sizes import Sample, first_request, next_request
+from fasthep_smk.plan.amounts import grown
+from fasthep_smk.plan.sizes import Sample, first_request
 
 GB = 10**9
 
@@ -59,16 +60,6 @@ def test_a_time_has_twice_the_margin() -> None:
     assert first_request(taken(3600), amount="walltime") == 3600 + 2 * 1350
 
 
-def test_what_lacked_memory_asks_for_twice_as_much_or_half_more_than_any_other() -> None:
-    assert next_request(2 * GB, taken(1 * GB)) == 4 * GB
-    assert next_request(2 * GB, taken(6 * GB)) == 9 * GB
-
-
-def test_what_lacked_all_that_a_worker_has_is_not_tried_again() -> None:
-    assert next_request(6 * GB, taken(1 * GB), most=8 * GB) == 8 * GB
-    assert next_request(8 * GB, taken(1 * GB), most=8 * GB) is None
-
-
 @dataclass(frozen=True)
 class Replay:
     """What the jobs of a run asked for in vain, to what they used, and how many ran twice."""
@@ -91,8 +82,7 @@ def replay(jobs: Sequence[Sample], amount: str = "memory", at_a_time: int = 16) 
         again += asked < job.amount
         while asked < job.amount:
             held += asked
-            asked = next_request(asked, history)
-            assert asked is not None
+            asked = grown(asked, max(one.amount for one in history))
         held, used = held + asked, used + job.amount
     return Replay(held / used - 1, again)
 
@@ -181,15 +171,3 @@ def test_a_request_is_never_below_what_every_job_took(
     request = first_request(history, size=size)
     assert request is not None
     assert request >= min(one.amount for one in history)
-
-
-@given(st.integers(1, 10**12), st.lists(SAMPLES, max_size=5), st.integers(1, 10**13))
-def test_tries_end_soon_at_what_the_largest_worker_has(
-    asked: int, history: list[Sample], most: int
-) -> None:
-    tries, request = 0, next_request(asked, history, most=most)
-    while request is not None:
-        assert asked < request <= most
-        asked, tries = request, tries + 1
-        request = next_request(asked, history, most=most)
-    assert tries <= 45  # each twice the one before

@@ -1,0 +1,129 @@
+"""What a job asks for at an attempt: decided here, when a workflow is translated and in a run.
+
+What a pool, a stage, a dataset and a file of sizes say of an attempt is laid over each other first,
+and is what its ``request`` is here. A translation does not know yet why an attempt will fail, so
+the next one asks for more of everything (`planned`); a run knows it (`amounts`):
+
+- the first attempt asks for what is said, or for what other jobs of its rule took;
+- the next one asks for more of what the last one lacked, and else for what that had;
+- in another pool, a job asks for what is said there, and for more of what it lacked;
+- what follows from other jobs is not trusted at the last attempt: that has all that there is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from fasthep_smk.config.requests import GROWS_TO, Attempt, leaf_of
+
+__all__ = ["GROWING", "Known", "Past", "amounts", "grown", "planned", "whole"]
+
+#: The amounts that may differ from one attempt to the next, and how a job says that it lacked them.
+GROWING = {"memory": "memory", "walltime": "time"}
+#: A job was killed and nothing says why: its last attempt lacks nothing.
+_KILLED = "killed"
+#: Nobody knows yet why it will fail: it may lack anything.
+_ANYTHING = "anything"
+#: With how many times as much a job is tried again that lacked time, and how many times as much as
+#: any other one took.
+_TIME_GROWTH, _THAN_OTHERS = 2.0, 1.5
+#: What people read is rounded up to whole units of this: bytes, seconds.
+_UNITS = {"memory": 10**7, "disk": 10**7, "walltime": 60}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of an amount by the jobs of a rule that are done in a pool.
+
+    ``first``: what another one asks for at first, ``None``: too little is known. ``most``: what one
+    of them took at most. Bytes or seconds. ``why`` is in words where that comes from.
+    """
+
+    first: int | None = None
+    most: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Past:
+    """An attempt that has failed, with what it had as its request, and the ``kinds`` of failure.
+
+    A bundle of jobs may have several.
+    """
+
+    had: Attempt
+    kinds: Collection[str]
+
+    def lacked(self, name: str, *, last: bool) -> bool:
+        """Whether an amount was too small, as far as is known; ``last``: no try comes after."""
+        if _ANYTHING in self.kinds or GROWING[name] in self.kinds:
+            return True
+        return last and _KILLED in self.kinds
+
+
+def amounts(
+    stated: Sequence[Attempt],
+    number: int,
+    past: Past | None = None,
+    known: Callable[[str, str], Known] = lambda _pool, _name: Known(),
+) -> Attempt:
+    """Return an attempt, the ``number``-th from 1, with the memory and time that it asks for.
+
+    ``stated`` is what is said of each attempt; a number beyond is that of the last one. ``past`` is
+    the attempt before, ``known`` what is known in a pool of an amount.
+    """
+    now, last = stated[min(number, len(stated)) - 1], number >= len(stated)
+    request, origins = now.request, dict(now.origins)
+    for name in GROWING:
+        measured = known(now.pool, name) if name in now.measured else Known()
+        said = first = getattr(now.request, name)
+        if measured.first is not None:
+            first, origins[leaf_of(name)] = measured.first, measured.why
+        wanted = first
+        had = past and getattr(past.had.request, name)
+        if past and past.lacked(name, last=last) and had is not None:
+            wanted = _more(now, name, past, measured, first or 0)
+            if last and name in now.measured:
+                wanted = max(wanted, said or 0)  # that which a worker has
+        elif past and past.had.pool == now.pool and not past.lacked(name, last=last):
+            wanted = had
+        most = now.most.get(name)
+        if wanted is not None and most is not None:
+            wanted = min(wanted, most)
+        if wanted != first and GROWS_TO in origins and name == "memory":
+            origins[leaf_of(name)] = origins[GROWS_TO]
+        request = replace(request, **{name: wanted})
+    return replace(now, request=request, origins=origins)
+
+
+def _more(now: Attempt, name: str, past: Past, measured: Known, first: int) -> int:
+    """Return what a job asks for of an amount that was too small."""
+    had = getattr(past.had.request, name)
+    if name == "walltime" and _ANYTHING in past.kinds:
+        return now.most.get(name) or max(had, first)
+    more = grown(had, measured.most, now.growth if name == "memory" else _TIME_GROWTH)
+    return max(whole(more, name) if name in now.measured else more, first)
+
+
+def planned(
+    stated: Sequence[Attempt], known: Callable[[str, str], Known] = lambda _pool, _name: Known()
+) -> tuple[Attempt, ...]:
+    """Return what the attempts of a job ask for, if each of them may have lacked anything."""
+    made: list[Attempt] = []
+    for number in range(1, len(stated) + 1):
+        past = Past(made[-1], (_ANYTHING,)) if made else None
+        made.append(amounts(stated, number, past, known))
+    return tuple(made)
+
+
+def grown(had: float, most: float, growth: float = 2.0) -> int:
+    """Return what a job asks for that has lacked what it ``had``, where others took ``most``."""
+    return math.ceil(max(Fraction(str(growth)) * Fraction(had), Fraction(_THAN_OTHERS * most)))
+
+
+def whole(wanted: float, amount: str) -> int:
+    """Return an amount rounded up, so that what hardly differs is the same."""
+    return math.ceil(wanted / _UNITS[amount]) * _UNITS[amount]
