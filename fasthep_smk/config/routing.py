@@ -18,7 +18,7 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
-__all__ = ["MEMORY_OPTIONS", "Router", "StageNeeds", "stage_needs"]
+__all__ = ["MEMORY_OPTIONS", "Router", "StageNeeds", "more_than_a_worker", "stage_needs"]
 
 #: Options of sbatch, and commands of HTCondor, that say how much memory a job gets: a pattern.
 MEMORY_OPTIONS = r"--mem\b|--mem-per|--exclusive\b|request_memory"
@@ -353,25 +353,32 @@ class Router:
     def _exceeds(self, needs: StageNeeds, pool: Pool, asked: ResourceRequest) -> Iterable[Finding]:
         said = needs.own.get("resources") or {}
         for name in ("cpus", "memory", "disk", "gpus", "walltime"):
-            value, limit = getattr(asked, name), _size(pool, name)
-            if value is None or limit is None or value <= limit:
-                continue
             if name != "walltime" and name not in said:
                 continue
             path: tuple[str, ...] = ("resources", name)
             if name == "walltime":
-                by_timeout = needs.timeout is not None and value == needs.timeout
+                by_timeout = needs.timeout is not None and asked.walltime == needs.timeout
                 path = ("timeout",) if by_timeout else ("config", "walltime")
-            origin = pool.settings.origins.get(leaf_of(name))
-            yield Finding(
-                file=self.workflow,
-                key=needs.layer.key_at(path),
-                problem=f"asks for more than a worker of pool {pool.name!r} has",
-                value=asked.shown(name),
-                expected=f"at most {pool.settings.request.shown(name)}"
-                + (f" ({origin})" if origin else ""),
-                hint=f"ask for less, give pool {pool.name!r} larger workers, or require another",
-            )
+            key = needs.layer.key_at(path)
+            yield from more_than_a_worker(pool, name, asked, self.workflow, key)
+
+
+def more_than_a_worker(
+    pool: Pool, name: str, asked: ResourceRequest, file: str | None, key: str, where: str = ""
+) -> Iterable[Finding]:
+    """Yield that more is asked for of an amount than a worker of a pool has, if it is."""
+    value, limit = getattr(asked, name), _size(pool, name)
+    if value is not None and limit is not None and value > limit:
+        origin = pool.settings.origins.get(leaf_of(name))
+        yield Finding(
+            file=file,
+            key=key,
+            problem=f"asks for more than a worker of pool {pool.name!r} has{where}",
+            value=asked.shown(name),
+            expected=f"at most {pool.settings.request.shown(name)}"
+            + (f" ({origin})" if origin else ""),
+            hint=f"ask for less, or give pool {pool.name!r} larger workers",
+        )
 
 
 def _no_fallback(layer: Layer, hint: str) -> Finding:

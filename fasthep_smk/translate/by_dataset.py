@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fasthep_smk.config.dataset_sizes import DatasetSize, unknown_datasets
-from fasthep_smk.config.requests import Attempt, leaf_of
-from fasthep_smk.config.routing import Router
+from fasthep_smk.config.requests import Attempt, ResourceRequest, leaf_of
+from fasthep_smk.config.routing import Router, more_than_a_worker
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.storage.job_settings import at_place, place_in
 from fasthep_smk.util.errors import Finding
-from fasthep_smk.util.units import format_bytes, format_duration
 
 __all__ = ["Own", "by_snakemake_job", "own_amounts", "unfit"]
 
@@ -43,23 +42,14 @@ def unfit(sizes: Sequence[DatasetSize], rules: Iterable[Rule], router: Router) -
             for attempt in rule.route.attempts
         }
         for pool in pools:
-            most = router.pools.by_name[pool].settings
-            for leaf, wanted in one.amounts.items():
-                has = getattr(most.request, leaf)
-                if has is None or wanted <= has:
-                    continue
-                shown = format_duration if leaf == "walltime" else format_bytes
-                origin = most.origins.get(leaf_of(leaf))
-                findings.append(
-                    Finding(
-                        file=one.layers[leaf].file,
-                        key=one.key(leaf),
-                        problem=f"asks for more than a worker of pool {pool!r} has, where its "
-                        "jobs go",
-                        value=shown(wanted),
-                        expected=f"at most {shown(has)}" + (f" ({origin})" if origin else ""),
-                        hint=f"ask for less, or give pool {pool!r} larger workers",
-                    )
+            for name in one.amounts:
+                findings += more_than_a_worker(
+                    router.pools.by_name[pool],
+                    name,
+                    ResourceRequest(**one.amounts),
+                    one.layers[name].file,
+                    one.key(name),
+                    ", where its jobs go",
                 )
     return findings
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest, leaf_of
-from fasthep_smk.config.routing import Router
+from fasthep_smk.config.routing import Router, more_than_a_worker
 from fasthep_smk.config.sizes import Size, entry_of, unknown_names
 from fasthep_smk.plan.amounts import GROWING, Known
 from fasthep_smk.plan.rules import Rule
@@ -23,7 +23,7 @@ from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
 from fasthep_smk.storage.measured import History, Taken, taken
 from fasthep_smk.translate import by_dataset
 from fasthep_smk.util.errors import Finding, SmkError
-from fasthep_smk.util.units import format_bytes, format_duration
+from fasthep_smk.util.units import format_bytes
 
 __all__ = ["FIRST_MEMORY", "amounts", "known_of", "unfit"]
 
@@ -231,23 +231,10 @@ def unfit(
         for one in entry_of(sizes, scope=rule.scope, stages=rule.stages, pool=pool)
     }
     for one in sizes:
-        most = router.pools.by_name[one.pool].settings
-        for leaf, asked, has, shown in (
-            ("memory", one.memory, most.request.memory, format_bytes),
-            ("walltime", one.walltime, most.request.walltime, format_duration),
-        ):
-            if asked is not None and has is not None and asked > has:
-                origin = most.origins.get(leaf_of(leaf))
-                findings.append(
-                    Finding(
-                        file=one.file,
-                        key=f"{one.key}.ask.{leaf}",
-                        problem=f"asks for more than a worker of pool {one.pool!r} has",
-                        value=shown(asked),
-                        expected=f"at most {shown(has)}" + (f" ({origin})" if origin else ""),
-                        hint=f"ask for less, or give pool {one.pool!r} larger workers",
-                    )
-                )
+        asked = ResourceRequest(memory=one.memory, walltime=one.walltime)
+        for name in GROWING:
+            pool, key = router.pools.by_name[one.pool], f"{one.key}.ask.{name}"
+            findings += more_than_a_worker(pool, name, asked, one.file, key)
     notes = [
         f"{one.file}: {one.key}: no rule of pool {one.pool!r} has these stages together, "
         f"{', '.join(one.stages) or 'none'}: it has no effect"

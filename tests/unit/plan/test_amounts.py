@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fasthep_smk
 from fasthep_smk.config.requests import GROWS_TO, Attempt, ResourceRequest
 from fasthep_smk.plan.amounts import Known, Past, amounts, grown, planned
 
@@ -205,3 +208,19 @@ def test_tries_end_soon_at_what_the_largest_worker_has(asked: int, most: int, to
         assert (now.request.memory or 0) < (more.request.memory or 0) <= most
         now, tries = more, tries + 1
     assert tries <= 45  # each twice the one before
+
+
+def test_nothing_else_decides_how_an_amount_grows() -> None:
+    """Others say up to how much, and by how much; what is asked for next is computed here."""
+    package = Path(fasthep_smk.__file__).parent
+    reads = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "growth"
+    }
+    assert reads == {
+        "config/routing.py",  # from a pool's settings
+        "plan/amounts.py",
+        "translate/profile.py",  # jobs in the queue that grew otherwise are others
+    }
