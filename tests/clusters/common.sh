@@ -42,9 +42,11 @@ install_packages() {
     command -v "$missing" >/dev/null && return
     say "installing $*"
     mkdir -p "$CACHE"
-    # RUNLEVEL=1 keeps the packages from starting daemons of the machine's own.
-    (apt-get update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y --no-install-recommends "$@") >"$CACHE/apt.log" 2>&1 ||
+    # RUNLEVEL=1 keeps the packages from starting daemons of the machine's own. Two apt at a time
+    # would fail: tests/support/programs.py takes the same lock.
+    (flock 8 && apt-get update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "$@") \
+        8>/tmp/fasthep-smk-test-programs.lock >"$CACHE/apt.log" 2>&1 ||
         { tail -n 20 "$CACHE/apt.log" >&2 && fail "could not install $*"; }
 }
 

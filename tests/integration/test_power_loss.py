@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tests.clusters.conftest import skip_loudly
 from tests.integration.conftest import Run
+from tests.support.programs import program
 
 pytestmark = pytest.mark.integration
 
@@ -87,17 +86,11 @@ def trace(folder: Path, log: Path, *command: str | Path) -> Disk:
 
 @pytest.fixture(scope="module", autouse=True)
 def strace() -> None:
-    """The program strace; root on Debian gets it."""
-    if shutil.which("strace") is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(["apt-get", "update", "-q"], capture_output=True)
-        subprocess.run(["apt-get", "install", "-y", "-q", "strace"], capture_output=True)
-    traced = shutil.which("strace") and subprocess.run(["strace", "true"], capture_output=True)
-    if not traced or traced.returncode:
-        reason = "strace cannot be used, what is on disk when was not looked at: " + (
-            traced.stderr.decode().splitlines()[-1] if traced else "it is not installed"
-        )
-        warnings.warn(reason, stacklevel=2)
-        pytest.skip(reason)
+    """The program strace, where this machine lets it look at processes."""
+    traced = subprocess.run([program("strace"), "true"], capture_output=True, text=True)
+    if traced.returncode:
+        reason = "strace cannot be used, what is on disk when was not looked at: "
+        skip_loudly(reason + traced.stderr.splitlines()[-1])
 
 
 def test_all_of_a_job_is_on_disk_before_its_record_is(

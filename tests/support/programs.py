@@ -6,7 +6,6 @@ import fcntl
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from tests.clusters.conftest import not_had
@@ -28,7 +27,8 @@ def _install(name: str, package: str) -> str:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return "it is installed only by root on Debian"
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    with Path(tempfile.gettempdir(), "fasthep-smk-test-programs.lock").open("w") as lock:
+    # Clusters that start at the same time install theirs under the same lock.
+    with Path("/tmp/fasthep-smk-test-programs.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = None
         for command in (
