@@ -6,7 +6,8 @@
 | ``credential``: it has ended or was refused, and there is or will be another | yes | no | 20 |
 | ``wanted`` so by a person | yes | no | |
 | ``refused`` by the batch system, for good | no | | |
-| anything else | yes, if a later attempt may have enough memory | yes | ``retries`` |
+| memory or time | yes, if a later attempt may have more of it | yes | ``retries`` |
+| anything else | yes | yes | ``retries`` |
 
 A job that goes to its fallback has not failed (:mod:`fasthep_smk.executors.fallback`), nor has one
 that the batch system has no room for. What is tried again at the same attempt is handed back to the
@@ -17,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -26,6 +26,7 @@ from fasthep_smk import sites
 from fasthep_smk.executors.credential_gate import gate_of_run
 from fasthep_smk.executors.fallback import number, sizes_of_run
 from fasthep_smk.executors.read_as_text import MAY_PASS, REFUSED
+from fasthep_smk.plan.amounts import GROWING
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import attempts_of, read_requests
 from fasthep_smk.storage.task_table import TaskTable
@@ -40,6 +41,8 @@ __all__ = ["Decision", "Retries", "decide", "pass_over_hopeless"]
 Cause = Literal["lost", "credential", "wanted", "refused", "error"]
 #: How often a job is tried again that is not to blame.
 _MOST: dict[Cause, int] = {"lost": 5, "credential": 20}
+#: Which amount a job lacked, by how it died.
+_AMOUNTS = {kind: name for name, kind in GROWING.items()}
 _NOT_AGAIN = "; not tried again: no other attempt would have more"
 
 
@@ -108,7 +111,7 @@ class Retries:
 
 
 def pass_over_hopeless(job: SnakemakeJob, build: Path, sizes: Sizes | None = None) -> None:
-    """Set the attempt of a failed job to the one before the next that may have enough memory.
+    """Set the attempt of a failed job to the one before the next that may have what it lacked.
 
     Any other would be submitted, wait in a queue, and end in the same way. ``sizes`` are those of
     jobs whose amounts may change.
@@ -118,25 +121,30 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path, sizes: Sizes | None = Non
         return
     requests = read_requests(build)
     fate = sites.system(requests["system"]).fate
-    died = [(note, failures.earlier(build, rule, note.key, fate)[-1]) for note in notes]
-    if any(last["kind"] != "memory" or not last.get("memory") for _, last in died):
-        return
-    had = max(last.get("memory") or 0 for _, last in died)
+    died = [failures.with_fate(note, fate) for note in notes]
+    lacked: dict[str, int] = {}
+    for note in died:
+        name = _AMOUNTS.get(note.kind)
+        had = note.walltime if name == "walltime" else note.memory
+        if name is None or not had:
+            return
+        lacked[name] = max(had, lacked.get(name, 0))
     attempts = attempts_of(requests, rule, key)
 
-    def asked(number: int) -> int | None:
+    def has_more(number: int, name: str, had: int) -> bool:
+        asked = attempts[min(number, len(attempts)) - 1].get(name)
         if sizes is not None and sizes.changes(rule):
-            return sizes.after(rule, key, number, had)
-        return attempts[min(number, len(attempts)) - 1].get("memory")
+            asked = sizes.after(rule, key, number, name, had)
+        return asked is None or int(str(asked)) > had
 
-    better = _first_with_more(job, had, asked)
-    if better is None:
-        job.attempt = job.restart_times + 1
-        for note, last in died:
-            problem = f"{last['problem']}{_NOT_AGAIN}"
-            failures.note(build, replace(note, kind="memory", problem=problem))
-    elif better - 1 != job.attempt:
-        job.attempt = better - 1  # Snakemake counts the next one
+    elsewhere = number(job) - job.attempt
+    for attempt in range(job.attempt + 1, job.restart_times + 2):
+        if any(has_more(attempt + elsewhere, *item) for item in lacked.items()):
+            job.attempt = attempt - 1  # Snakemake counts the next one
+            return
+    job.attempt = job.restart_times + 1
+    for note in died:
+        failures.note(build, replace(note, problem=f"{note.problem}{_NOT_AGAIN}"))
 
 
 def _notes(job: SnakemakeJob, build: Path) -> tuple[str, str, list[failures.Failure]]:
@@ -155,13 +163,3 @@ def _notes(job: SnakemakeJob, build: Path) -> tuple[str, str, list[failures.Fail
     notes = [failures.read(failures.path_of(build, rule, one)) for one in left]
     found = [note for note in notes if note is not None and note.attempt == job.attempt]
     return rule, key, found if len(found) == len(left) else []
-
-
-def _first_with_more(job: SnakemakeJob, had: int, asked: Callable[[int], int | None]) -> int | None:
-    """Return the first later attempt that asks for more memory, or for nothing in particular."""
-    elsewhere = number(job) - job.attempt
-    for attempt in range(job.attempt + 1, job.restart_times + 2):
-        memory = asked(attempt + elsewhere)
-        if memory is None or memory > had:
-            return attempt
-    return None

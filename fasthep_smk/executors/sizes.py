@@ -19,7 +19,7 @@ import msgspec
 
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.plan.amounts import Known, Past, amounts, whole
+from fasthep_smk.plan.amounts import GROWING, Known, Past, amounts, whole
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, Sizing, sizing
 from fasthep_smk.storage import failures
 from fasthep_smk.storage.job_settings import MOVED, at_place, attempts_of, read_requests, word
@@ -111,11 +111,12 @@ class Sizes:
             past = Past(had, self._kinds(rule, key, tried))
         return self._asking(rule, key, number, past)
 
-    def after(self, rule: str, key: str, number: int, memory: int) -> int | None:
-        """Return the memory that an attempt asks for if so much was too little; ``None``: any."""
+    def after(self, rule: str, key: str, number: int, name: str, had: int) -> int | None:
+        """Return how much of an amount an attempt asks for of which a job has lacked so much."""
         now = self._translated(rule, key, number)
-        had = replace(now, request=replace(now.request, memory=memory))
-        return self._asking(rule, key, number, Past(had, ("memory",))).request.memory
+        past = Past(replace(now, request=replace(now.request, **{name: had})), (GROWING[name],))
+        asked: int | None = getattr(self._asking(rule, key, number, past).request, name)
+        return asked
 
     def _asking(self, rule: str, key: str, number: int, past: Past | None) -> Attempt:
         size = self._size(rule, key)

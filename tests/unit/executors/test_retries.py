@@ -77,7 +77,36 @@ def test_the_next_attempt_has_more_memory(
 
 
 @pytest.mark.parametrize(
-    "note", [{"kind": "error"}, {"kind": "killed"}, {"memory": None}, {"attempt": 2}]
+    ("hours", "tried"), [((1, 1, 1), None), ((1, 2, 2), 2), ((1, 1, 2), 3), ((1, None, 1), 2)]
+)
+def test_the_next_attempt_has_more_time(
+    hours: tuple[int | None, ...], tried: int | None, tmp_path: Path
+) -> None:
+    folder = build(tmp_path, 4, 4, 4, kind="time", walltime=3600)
+    attempts = [{"pool": "p", "walltime": one and one * 3600} for one in hours]
+    asked = {"system": "slurm", "rules": {"r": attempts}}
+    (folder / layout.REQUESTS).write_text(json.dumps(asked))
+    failed = job()
+    pass_over_hopeless(failed, folder)
+    assert failed.attempt == (3 if tried is None else tried - 1)
+
+
+def test_of_a_bundle_one_may_lack_memory_and_another_time(tmp_path: Path) -> None:
+    jobs = ("dy/7_7", "dy/8_8")
+    folder = build(tmp_path, 4, 4, 8, jobs=jobs, key="dy/7_7", bundle="dy/bundle_0")
+    first = failures.read_all(folder)[0]
+    failures.note(folder, replace(first, key="dy/8_8", kind="time", walltime=60))
+    attempts = [{"memory": one * GB, "walltime": 60} for one in (4, 4, 8)]
+    asked = {"system": "slurm", "rules": {"r": attempts}}
+    (folder / layout.REQUESTS).write_text(json.dumps(asked))
+    failed = job(part="bundle_0")
+    pass_over_hopeless(failed, folder)
+    assert failed.attempt == 2
+
+
+@pytest.mark.parametrize(
+    "note",
+    [{"kind": "error"}, {"kind": "killed"}, {"kind": "time"}, {"memory": None}, {"attempt": 2}],
 )
 def test_other_failures_are_tried_again(note: dict[str, Any], tmp_path: Path) -> None:
     failed = job()
