@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -48,25 +49,27 @@ class _Taken:
 
     memory: list[Sample] = field(default_factory=list)
     walltime: list[Sample] = field(default_factory=list)
+    most: dict[str, float] = field(default_factory=lambda: {"memory": 0.0, "walltime": 0.0})
     number: int = 0
     sizing: Mapping[str, Sizing | None] = field(default_factory=dict)
 
     def add(self, memory: float, seconds: float, events: int | None) -> None:
         self.memory.append(Sample(memory, events))
         self.walltime.append(Sample(seconds, events))
+        for name, amount in (("memory", memory), ("walltime", seconds)):
+            self.most[name] = max(self.most[name], amount)
 
     def known(self, name: str, size: float | None) -> Known:
         """Return what is known of an amount of a job of a size."""
-        number, history = len(self.memory), getattr(self, name)
-        most = max((one.amount for one in history), default=0.0)
+        number = len(self.memory)
         if number < LEAST_JOBS:
-            return Known(most=most)
+            return Known(most=self.most[name])
         enough = self.number + 1 if number <= 2 * LEAST_JOBS else _MORE * self.number
         if number >= enough:
             self.number = number
             self.sizing = {one: sizing(getattr(self, one)[-_LAST:], one) for one in _RESOURCE}
         found = self.sizing[name]
-        return Known(None if found is None else whole(found.request(size), name), most)
+        return Known(None if found is None else whole(found.request(size), name), self.most[name])
 
 
 class Sizes:
@@ -88,11 +91,13 @@ class Sizes:
                     self._of(rule, pool).add(*one)
         self._jobs: dict[str, dict[str, list[TaskJob]]] = {}
         self._entries: dict[str, int] | None = None
-        #: What jobs were sent out with; jobs that are under way.
-        self._sent: dict[_Name, Attempt] = {}
+        #: Jobs that are under way.
         self._running: dict[SnakemakeJob, _Name] = {}
-        #: What attempts died of, which is looked at once.
-        self._died: dict[tuple[str, str, int], set[str]] = {}
+        #: Attempts that have failed, which are looked at once.
+        self._failed: dict[tuple[str, str, int], Past | None] = {}
+        #: How often there was news of a rule, and by which a job was looked at.
+        self._news: Counter[str] = Counter()
+        self._looked: dict[SnakemakeJob, int] = {}
         #: Amounts of rules that a person has fixed in the site's profile.
         self._fixed: set[tuple[str, str]] = set()
 
@@ -105,11 +110,8 @@ class Sizes:
 
     def attempt(self, rule: str, key: str, number: int) -> Attempt:
         """Return a job's attempt with what it asks for, by what is known now."""
-        past, tried = None, number % MOVED - 1
-        if tried:
-            had = self._sent.get((rule, key)) or self._translated(rule, key, tried)
-            past = Past(had, self._kinds(rule, key, tried))
-        return self._asking(rule, key, number, past)
+        tried = number % MOVED - 1
+        return self._asking(rule, key, number, self._past(rule, key, tried) if tried > 0 else None)
 
     def after(self, rule: str, key: str, number: int, name: str, had: int) -> int | None:
         """Return how much of an amount an attempt asks for of which a job has lacked so much."""
@@ -119,10 +121,12 @@ class Sizes:
         return asked
 
     def _asking(self, rule: str, key: str, number: int, past: Past | None) -> Attempt:
-        size = self._size(rule, key)
+        size, translated = self._size(rule, key), self._translated(rule, key, number).request
 
         def known(pool: str, name: str) -> Known:
-            return self._of(rule, pool).known(name, size)
+            found = self._of(rule, pool).known(name, size)
+            # While too little is known, the translation may know of other jobs.
+            return found if found.first else replace(found, first=getattr(translated, name))
 
         return amounts(self._stated(rule, key), number, past, known)
 
@@ -143,16 +147,30 @@ class Sizes:
         asked = attempts_of(self._requests, rule, key)[place]
         return replace(stated[place], request=msgspec.convert(asked, ResourceRequest))
 
-    def _kinds(self, rule: str, key: str, tried: int) -> set[str]:
-        """Return what an attempt of a job, or of those of a bundle, died of."""
-        if (rule, key, tried) not in self._died:
+    def _past(self, rule: str, key: str, tried: int) -> Past | None:
+        """Return an attempt of a job, or of those of a bundle, that has failed, by their notes.
+
+        ``None``: none has left a note, so nothing is known of it.
+        """
+        if (rule, key, tried) not in self._failed:
             fate = sites.system(self._requests["system"]).fate
-            self._died[rule, key, tried] = {
-                str(died[-1]["kind"])
-                for job in self._members(rule, key)
-                if (died := failures.earlier(self._build, rule, job.key, fate))
-            }
-        return self._died[rule, key, tried]
+            paths = [
+                failures.path_of(self._build, rule, job.key) for job in self._members(rule, key)
+            ]
+            notes = [
+                failures.with_fate(note, fate)
+                for note in map(failures.read, paths)
+                if note is not None and note.attempt == tried
+            ]
+            had = self._translated(rule, key, tried)
+            for name in GROWING:
+                amounts_had = [getattr(note, name) for note in notes if getattr(note, name)]
+                if amounts_had:
+                    request = replace(had.request, **{name: max(amounts_had)})
+                    had = replace(had, request=request)
+            past = Past(had, {note.kind for note in notes}) if notes else None
+            self._failed[rule, key, tried] = past
+        return self._failed[rule, key, tried]
 
     def sized(
         self, rule: str, key: str, number: int, found: Mapping[str, object]
@@ -200,7 +218,7 @@ class Sizes:
 
     def refresh(self, jobs: Iterable[SnakemakeJob], running: Collection[SnakemakeJob]) -> None:
         """Take in what jobs took that have ended, and let those that wait ask for what follows."""
-        under_way, new = {*running}, set[str]()
+        under_way = {*running}
         for job in [job for job in self._running if job not in under_way]:
             rule, key = self._running.pop(job)
             if self._own(rule, key):
@@ -208,11 +226,14 @@ class Sizes:
             for one in self._members(rule, key):
                 if (took := taken_by(self._build, one, self._counted())) is not None:
                     self._of(rule, took.pool).add(took.memory, took.seconds, took.events)
-                    new.add(rule)
-        for job in jobs if new else ():
-            name = self.name(job)
-            if name is not None and name[0] in new and self._is_old(job, *name):
+                    self._news[rule] += 1
+        for job in jobs:
+            if (name := self.name(job)) is None:
+                continue
+            news = self._news[name[0]]
+            if news != self._looked.get(job, 0) and self._is_old(job, *name):
                 job.attempt = job.attempt  # which lets Snakemake evaluate anew what it asks for
+            self._looked[job] = news
 
     def _is_old(self, job: SnakemakeJob, rule: str, key: str) -> bool:
         """Whether a job asks for something else than it would if that was evaluated now."""
@@ -230,10 +251,7 @@ class Sizes:
         """Take in which jobs are sent out now."""
         for job in jobs:
             if (name := self.name(job)) is not None:
-                number = self._number(job)
-                base = self._translated(*name, number)
                 self._running[job] = name
-                self._sent[name] = replace(base, request=self.request(*name, number))
 
     def name(self, job: SnakemakeJob) -> _Name | None:
         """Return the rule and key of a job whose amounts may change."""

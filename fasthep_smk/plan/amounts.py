@@ -19,7 +19,7 @@ from fractions import Fraction
 
 from fasthep_smk.config.requests import GROWS_TO, Attempt, leaf_of
 
-__all__ = ["GROWING", "Known", "Past", "amounts", "grown", "planned", "whole"]
+__all__ = ["GROWING", "Known", "KnownOf", "Past", "amounts", "grown", "planned", "whole"]
 
 #: The amounts that may differ from one attempt to the next, and how a job says that it lacked them.
 GROWING = {"memory": "memory", "walltime": "time"}
@@ -47,6 +47,10 @@ class Known:
     why: str = ""
 
 
+#: What tells what is known in a pool of an amount.
+KnownOf = Callable[[str, str], Known]
+
+
 @dataclass(frozen=True)
 class Past:
     """An attempt that has failed, with what it had as its request, and the ``kinds`` of failure.
@@ -68,7 +72,7 @@ def amounts(
     stated: Sequence[Attempt],
     number: int,
     past: Past | None = None,
-    known: Callable[[str, str], Known] = lambda _pool, _name: Known(),
+    known: KnownOf = lambda _pool, _name: Known(),
 ) -> Attempt:
     """Return an attempt, the ``number``-th from 1, with the memory and time that it asks for.
 
@@ -82,15 +86,18 @@ def amounts(
         said = first = getattr(now.request, name)
         if measured.first is not None:
             first, origins[leaf_of(name)] = measured.first, measured.why
-        wanted = first
-        had = past and getattr(past.had.request, name)
-        if past and past.lacked(name, last=last) and had is not None:
-            wanted = _more(now, name, past, measured, first or 0)
-            if last and name in now.measured:
-                wanted = max(wanted, said or 0)  # that which a worker has
-        elif past and past.had.pool == now.pool and not past.lacked(name, last=last):
-            wanted = had
-        most = now.most.get(name)
+        wanted, most = first, now.most.get(name)
+        if past is not None:
+            had, is_here = getattr(past.had.request, name), past.had.pool == now.pool
+            if had is None or not past.lacked(name, last=last):
+                wanted = had if is_here else first
+            elif first is None or (name == "walltime" and _ANYTHING in past.kinds):
+                wanted = most  # all that there is
+            elif is_here or most is not None or _ANYTHING not in past.kinds:
+                more = grown(had, measured.most, now.growth if name == "memory" else _TIME_GROWTH)
+                wanted = max(whole(more, name) if name in now.measured else more, first)
+                if last and name in now.measured:
+                    wanted = max(wanted, said or 0)  # what a worker has
         if wanted is not None and most is not None:
             wanted = min(wanted, most)
         if wanted != first and GROWS_TO in origins and name == "memory":
@@ -99,17 +106,8 @@ def amounts(
     return replace(now, request=request, origins=origins)
 
 
-def _more(now: Attempt, name: str, past: Past, measured: Known, first: int) -> int:
-    """Return what a job asks for of an amount that was too small."""
-    had = getattr(past.had.request, name)
-    if name == "walltime" and _ANYTHING in past.kinds:
-        return now.most.get(name) or max(had, first)
-    more = grown(had, measured.most, now.growth if name == "memory" else _TIME_GROWTH)
-    return max(whole(more, name) if name in now.measured else more, first)
-
-
 def planned(
-    stated: Sequence[Attempt], known: Callable[[str, str], Known] = lambda _pool, _name: Known()
+    stated: Sequence[Attempt], known: KnownOf = lambda _pool, _name: Known()
 ) -> tuple[Attempt, ...]:
     """Return what the attempts of a job ask for, if each of them may have lacked anything."""
     made: list[Attempt] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,9 +20,7 @@ from fasthep_smk.util.remote import SERVERS, is_remote
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
-    from fasthep_smk.plan.amounts import Known
-
-    KnownOf = Callable[[str, str], Known]
+    from fasthep_smk.plan.amounts import KnownOf
 
 __all__ = [
     "NOMINAL",

@@ -378,8 +378,8 @@ def shrink(attempt: Attempt, here: ResourceRequest) -> tuple[Attempt, list[str]]
     ]
     request = replace(attempt.request, **{name: getattr(here, name) for name in excess})
     most = dict(attempt.most)
-    if here.memory is not None and "memory" in most:
-        most["memory"] = min(most["memory"], here.memory)
+    if here.memory is not None:
+        most["memory"] = min(most.get("memory", here.memory), here.memory)
     return replace(attempt, request=request, most=most), cuts
 
 

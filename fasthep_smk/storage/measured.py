@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -40,7 +41,7 @@ class Changing:
     most, attempt by attempt.
     """
 
-    stated: tuple[Attempt, ...]
+    stated: Annotated[tuple[Attempt, ...], msgspec.Meta(min_length=1)]
     wildcards: tuple[str, ...]
     own: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
     taken: Mapping[str, list[tuple[int, float, int | None]]] = field(default_factory=dict)

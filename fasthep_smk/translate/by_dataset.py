@@ -16,7 +16,7 @@ from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.storage.job_settings import at_place, place_in
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["Own", "by_snakemake_job", "own_amounts", "unfit"]
+__all__ = ["Own", "by_snakemake_job", "own_amounts", "stated_of_places", "unfit"]
 
 #: What tells the memory of the largest node that a job may run on, if that is known.
 MostMemory = Callable[[Attempt], int | None]
@@ -122,6 +122,18 @@ def _own(
     )
 
 
+def stated_of_places(own: Own, asked: Own) -> Own:
+    """Return what is said of Snakemake's jobs that are not like the others of their rule.
+
+    ``own`` is what is said of ours, ``asked`` what Snakemake's ask for. Bundles of jobs that are
+    not alike ask for that, whatever others take.
+    """
+    return {
+        place: own.get(place) or tuple(replace(one, measured=()) for one in each)
+        for place, each in asked.items()
+    }
+
+
 def by_snakemake_job(
     rule: Rule, own: Own, given: tuple[Attempt, ...]
 ) -> dict[str, tuple[Attempt, ...]]:
@@ -168,9 +180,6 @@ def _most(each: Sequence[tuple[Attempt, ...]]) -> tuple[Attempt, ...]:
                 first,
                 request=request,
                 origins=origins,
-                measured=tuple(
-                    name for name in first.measured if all(name in one.measured for one in attempts)
-                ),
                 most={
                     name: max(one.most[name] for one in attempts)
                     for name in first.most

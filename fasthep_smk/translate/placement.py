@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +23,7 @@ from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.config.sizes import Size
-    from fasthep_smk.plan.rules import KnownOf
+    from fasthep_smk.plan.amounts import KnownOf
     from fasthep_smk.storage.measured import History
 
 __all__ = ["capped", "contained", "place", "slots", "staffed", "unsafe_path"]
@@ -55,30 +55,34 @@ def place(
     notes: list[str] = []
     stated = {rule.name: rule.route.attempts for rule in rules}
     own: dict[str, dict[str, tuple[Attempt, ...]]] = {}
-    known: dict[str, KnownOf] = {}
+    known: Mapping[str, KnownOf] = {}
     history: History = {}
     if here is None or sizes or execution.by_dataset or _is_measured(rules, execution.router):
-        from fasthep_smk.translate.sizes import amounts, known_of
+        from fasthep_smk.translate.sizes import amounts
 
-        asked = amounts(rules, execution, sizes=sizes, here=here, build=build)
-        stated, own, history = asked.stated, asked.own, asked.history
-        findings, notes = asked.findings, asked.notes
+        said = amounts(rules, execution, sizes=sizes, here=here, build=build)
+        stated, own, known, history = said.stated, said.own, said.known, said.history
+        findings, notes = said.findings, said.notes
         if findings:
             return Placement(site), findings, notes
-        known = {rule.name: known_of(rule, history) for rule in rules}
     notes += sites.notes(site.system)
-    for given in (stated, *own.values()):
-        for name, each in given.items():
-            if here is not None:
-                asks = asked_by(each, known.get(name))
-                each, cut = _on_one_machine(each, asks, here, shrink=shrink)
-                notes += cut
-            given[name] = tuple(contained(one, execution) for one in each)
-    attempts = {name: asked_by(given, known.get(name)) for name, given in stated.items()}
-    by_dataset = {
-        name: {place: asked_by(given, known.get(name)) for place, given in apart.items()}
-        for name, apart in own.items()
-    }
+    attempts: dict[str, tuple[Attempt, ...]] = {}
+    by_dataset: dict[str, dict[str, tuple[Attempt, ...]]] = {}
+    for name, given in stated.items():
+        fitted: dict[int, tuple[tuple[Attempt, ...], tuple[Attempt, ...]]] = {}
+        for each in (given, *own.get(name, {}).values()):
+            if id(each) not in fitted:  # many places share theirs
+                kept = each
+                if here is not None:
+                    asks = [asked_by((one,), known.get(name))[0] for one in each]
+                    kept, cut = _on_one_machine(each, asks, here, shrink=shrink)
+                    notes += cut
+                kept = tuple(contained(one, execution) for one in kept)
+                fitted[id(each)] = kept, asked_by(kept, known.get(name))
+        stated[name], attempts[name] = fitted[id(given)]
+        if name in own:
+            by_dataset[name] = {place: fitted[id(each)][1] for place, each in own[name].items()}
+            own[name] = {place: fitted[id(each)][0] for place, each in own[name].items()}
     pools = execution.router.pools.by_name
     used = [one for given in attempts.values() for one in given]
     used += [one for apart in by_dataset.values() for given in apart.values() for one in given]
@@ -93,8 +97,8 @@ def place(
         else:
             wrong = f"{finding.key}: {finding.problem} ({finding.value})"
             notes.append(f"{wrong}: jobs go to their fallback")
-    said = any(one.options.get(site.system) for one in used)
-    if site.folder is None and here is None and site.why.startswith("execution") and not said:
+    told = any(one.options.get(site.system) for one in used)
+    if site.folder is None and here is None and site.why.startswith("execution") and not told:
         notes.append(
             f"{site.why}: neither a site nor the pools say how jobs are submitted: "
             f"'fasthep-smk site init {site.system} my_site' writes a site, and --profile my_site "
@@ -215,14 +219,15 @@ def _is_measured(rules: Iterable[Rule], router: Router) -> bool:
 
 def _on_one_machine(
     stated: tuple[Attempt, ...],
-    asked: tuple[Attempt, ...],
+    asked: Iterable[Attempt],
     here: ResourceRequest,
     *,
     shrink: bool,
 ) -> tuple[tuple[Attempt, ...], list[str]]:
     """Return what is said of attempts, cut to what a machine has, and what was done, in words.
 
-    ``asked`` is what they ask for. The number of attempts stays: it stands in the Snakefile.
+    ``asked`` is what each asks for while nothing has failed. The number of attempts stays: it
+    stands in the Snakefile.
     """
     cut = tuple(sites.shrink(one, here)[0] for one in stated)
     excess = [sites.shrink(one, here)[1] for one in asked]

@@ -11,21 +11,27 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest, leaf_of
 from fasthep_smk.config.routing import Router, more_than_a_worker
 from fasthep_smk.config.sizes import Size, entry_of, unknown_names
-from fasthep_smk.plan.amounts import GROWING, Known
+from fasthep_smk.plan.amounts import GROWING, Known, KnownOf
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
-from fasthep_smk.storage.measured import History, Taken, taken
+from fasthep_smk.storage.measured import Changing, History, Taken, taken
 from fasthep_smk.translate import by_dataset
 from fasthep_smk.util.errors import Finding, SmkError
 from fasthep_smk.util.units import format_bytes
 
-__all__ = ["FIRST_MEMORY", "amounts", "known_of", "unfit"]
+if TYPE_CHECKING:
+    from fasthep_smk.translate.profile import Placement
+
+__all__ = ["FIRST_MEMORY", "amounts", "changing", "known_of", "measured_sizes", "unfit"]
 
 #: Bytes for each cpu that jobs ask for while nothing is known: as much as sites of WLCG have.
 FIRST_MEMORY = 2 * 10**9
@@ -39,13 +45,14 @@ _UNMEASURED = "sizes: auto, before any job is measured"
 class Amounts:
     """What is said of the attempts of each rule's jobs, by the rules' names.
 
-    ``own`` are those of jobs that ask for other amounts, by their places, ``history`` is what the
-    jobs took that earlier runs have left.
+    ``own`` are those of jobs that ask for other amounts, by their places. ``history`` is what the
+    jobs took that earlier runs have left, ``known`` what follows from it for each rule.
     """
 
     stated: dict[str, tuple[Attempt, ...]]
     own: dict[str, dict[str, tuple[Attempt, ...]]] = field(default_factory=dict)
     history: History = field(default_factory=dict)
+    known: dict[str, KnownOf] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -78,23 +85,26 @@ def amounts(
 
     history = history_of(build, rules, router, is_special=is_special) if build else {}
     made = Amounts({}, history=history, notes=notes)
+    measured = measured_sizes(history)
     nodes = _Nodes(system) if here is None and system in SYSTEMS else None
+    unsaid = list[str]()
     for rule in rules:
+        made.known[rule.name] = known = known_of(rule, measured)
         stated = [
             _stated(one, rule, sizes, router, nodes, here=here is not None)
             for one in rule.route.attempts
         ]
         made.stated[rule.name] = tuple(stated)
+        unsaid += [
+            repr(one.pool)
+            for one in stated
+            if one.origins.get(leaf_of("memory")) == _UNMEASURED
+            and known(one.pool, "memory").first is None
+        ]
         if own := by_dataset.own_amounts(
             rule, own_sizes, stated, router, nodes.most_memory if nodes else None
         ):
             made.own[rule.name] = own
-    unsaid = [
-        repr(one.pool)
-        for given in made.stated.values()
-        for one in given
-        if one.origins.get(leaf_of("memory")) == _UNMEASURED
-    ]
     if names := [*dict.fromkeys(unsaid)]:
         made.notes.append(
             f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is given: "
@@ -140,14 +150,16 @@ def _stated(
             origins[leaf_of("memory")] = _UNMEASURED
             most |= {"memory": largest} if largest else {}
     worker = router.pools.by_name[attempt.pool].settings.request
+    limits = {"memory": worker.memory, "walltime": attempt.request.walltime}
     for name, size in said.items():
         if size.first is not None:
-            has = getattr(worker, name)
-            request = replace(request, **{name: min(size.first, has or size.first)})
-            origins[leaf_of(name)] = size.why
             most.pop(name, None)
-            limit = has or (largest if name == "memory" else None)
-            most |= {name: limit} if limit else {}
+            if limit := limits[name]:
+                most[name] = limit
+            elif name == "memory" and largest:
+                most[name] = max(largest, size.first)
+            request = replace(request, **{name: min(size.first, most.get(name, size.first))})
+            origins[leaf_of(name)] = size.why
     return replace(
         attempt,
         request=request,
@@ -174,12 +186,9 @@ def _together(entries: Sequence[Size], name: str) -> Known:
     return Known(sum(said.values()), why=", ".join(one.place(f"ask.{name}") for one in said))
 
 
-def known_of(rule: Rule, history: History) -> Callable[[str, str], Known]:
-    """Return what tells what is known in a pool of an amount that jobs of a rule take.
-
-    Of stages that share a job only now, what they took in jobs of their own.
-    """
-    measured = [
+def measured_sizes(history: History) -> list[Size]:
+    """Return what jobs should ask for by what others took; a few of them say too little."""
+    return [
         Size(
             stages=stages,
             scope=scope,
@@ -191,6 +200,13 @@ def known_of(rule: Rule, history: History) -> Callable[[str, str], Known]:
         for (scope, stages, pool), jobs in history.items()
         if len(jobs) >= LEAST_JOBS
     ]
+
+
+def known_of(rule: Rule, measured: Sequence[Size]) -> KnownOf:
+    """Return what tells what is known in a pool of an amount that jobs of a rule take.
+
+    Of stages that share a job only now, what they took in jobs of their own.
+    """
 
     @cache
     def known(pool: str, name: str) -> Known:
@@ -258,3 +274,29 @@ def history_of(
             for one in (one for one in taken(build) if not is_special(one)):
                 found[one.scope, one.stages, one.pool].append(one)
     return found
+
+
+def changing(rules: Iterable[Rule], placement: Placement) -> str:
+    """Return the text of ``sizes.json``: of the rules whose jobs may ask for other amounts."""
+    found: dict[str, Changing] = {}
+    for rule in rules:
+        if rule.name in placement.changing:
+            stated, history = placement.stated[rule.name], placement.history
+            most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
+            took = {pool: (rule.scope, rule.stages, pool) for pool in rule.route.pools}
+            found[rule.name] = Changing(
+                stated=stated,
+                own=by_dataset.stated_of_places(
+                    placement.own.get(rule.name, {}), placement.of_places(rule)
+                ),
+                taken={
+                    pool: [(one.memory, one.seconds, one.events) for one in history[jobs]]
+                    for pool, jobs in took.items()
+                    if jobs in history
+                },
+                # Rules that were bundled since have other names for their jobs.
+                wildcards=rule.named_by,
+                together=most,
+                longest=tuple(placement.longest(one) if most > 1 else None for one in stated),
+            )
+    return msgspec.json.encode(found).decode() + "\n"

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import own_modules_of
 from fasthep_smk.plan.rules import Rule, Variation
@@ -163,7 +161,12 @@ def write(contents: Contents) -> Written:
     pilots.write(placement.crews, build)
     requests = json.dumps(_requests(rules, placement), indent=1)
     files.write_text(build / layout.REQUESTS, f"{requests}\n")
-    _write_sizes(rules, placement, build)
+    if placement.changing:
+        from fasthep_smk.translate.sizes import changing
+
+        files.write_text(build / layout.SIZES, changing(rules, placement))
+    else:
+        (build / layout.SIZES).unlink(missing_ok=True)
     return written
 
 
@@ -229,36 +232,6 @@ def _requests(rules: Sequence[Rule], placement: profile.Placement) -> Requests:
         "submitted_as": placement.submitted_as(),
         "fallback_after": dict(placement.fallback_after),
     }
-
-
-def _write_sizes(rules: Iterable[Rule], placement: profile.Placement, build: Path) -> None:
-    """Write what the run needs to know of rules whose jobs may ask for other amounts in it."""
-    if not placement.changing:
-        (build / layout.SIZES).unlink(missing_ok=True)
-        return
-    from fasthep_smk.storage.measured import Changing
-    from fasthep_smk.translate.by_dataset import by_snakemake_job
-
-    found: dict[str, Changing] = {}
-    for rule in rules:
-        if rule.name in placement.changing:
-            stated = placement.stated[rule.name]
-            most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
-            took = {pool: (rule.scope, rule.stages, pool) for pool in rule.route.pools}
-            found[rule.name] = Changing(
-                stated=stated,
-                own=by_snakemake_job(rule, placement.own.get(rule.name, {}), stated),
-                taken={
-                    pool: [(one.memory, one.seconds, one.events) for one in placement.history[job]]
-                    for pool, job in took.items()
-                    if job in placement.history
-                },
-                # Rules that were bundled since have other names for their jobs.
-                wildcards=rule.named_by,
-                together=most,
-                longest=tuple(placement.longest(one) if most > 1 else None for one in stated),
-            )
-    files.write_text(build / layout.SIZES, msgspec.json.encode(found).decode() + "\n")
 
 
 def refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None:

@@ -73,9 +73,11 @@ class Job(SimpleNamespace):
             self.resources = None
 
 
-def died(build: Path, kind: str, part: int = 0, attempt: int = 1) -> None:
-    said: dict[str, Any] = {"rule": "stage_A", "key": str(part), "record": "", "attempt": attempt}
-    failures.note(build, failures.Failure(**said, problem="it died", kind=kind))  # type: ignore[arg-type]
+def died(build: Path, kind: str, part: int = 0, attempt: int = 1, **had: int) -> None:
+    """Leave the note of a job that has failed, by which it had what other jobs took."""
+    found: dict[str, Any] = {"rule": "stage_A", "key": str(part), "record": "", "attempt": attempt}
+    found |= {"memory": 1190 * MB, "walltime": 840, "problem": "it died", "kind": kind, **had}
+    failures.note(build, failures.Failure(**found))
 
 
 ONE_GB = (1 * GB, 600.0, None)
@@ -170,7 +172,6 @@ def test_only_what_a_job_has_lacked_grows(
 ) -> None:
     build = prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB)
     sizes = Sizes(build)
-    sizes.chosen([job(0)])
     died(build, kind)
     assert asked(sizes, "0", 2) == expected
 
@@ -178,7 +179,6 @@ def test_only_what_a_job_has_lacked_grows(
 def test_the_last_attempt_has_all_that_there_is_of_what_was_lacking(tmp_path: Path) -> None:
     build = prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, attempts=2)
     sizes = Sizes(build)
-    sizes.chosen([job(0)])
     died(build, "memory")
     assert asked(sizes, "0", 2) == {"memory": 8 * GB, "walltime": 840}
 
@@ -197,9 +197,35 @@ def test_a_fallback_asks_for_what_its_own_nodes_have(tmp_path: Path) -> None:
             stated=[unsaid(2 * GB), unsaid(node, pool="big")],
         )
         sizes = Sizes(build)
-        sizes.chosen([job(0)])
-        died(build, "memory")
+        died(build, "memory", memory=2 * GB)
         assert asked(sizes, "0", 2) == {"memory": memory}
+
+
+def test_an_attempt_that_is_made_once_more_asks_for_the_same(tmp_path: Path) -> None:
+    """It was lost, or preempted: nothing was too small."""
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB))
+    died(tmp_path, "memory")
+    asked_for = [asked(sizes, "0", 2)]
+    for _ in range(3):
+        sizes.chosen([job(0, attempt=2)])
+        died(tmp_path, "killed", attempt=2, memory=2380 * MB)
+        asked_for.append(asked(sizes, "0", 2))
+    assert asked_for == [{"memory": 2380 * MB, "walltime": 840}] * 4
+
+
+def test_a_job_that_an_earlier_run_has_sent_asks_for_more_than_that_had(tmp_path: Path) -> None:
+    big = said(request={"memory": 64 * GB})
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, stated=[big] * 3))
+    died(tmp_path, "memory", memory=8 * GB)
+    assert asked(sizes, "0", 2)["memory"] == 16 * GB
+    assert sizes.after("stage_A", "0", 2, "memory", 8 * GB) == 16 * GB
+
+
+def test_while_too_little_is_known_jobs_ask_for_what_the_translation_knew(tmp_path: Path) -> None:
+    """By what stages took that share a job only now."""
+    translated: Asked = {"pool": "default", "memory": 3 * GB, "walltime": 600}
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, asked=translated))
+    assert asked(sizes, "0", 1) == {"memory": 3 * GB, "walltime": 600}
 
 
 def test_a_bundle_has_the_time_of_all_its_jobs(tmp_path: Path) -> None:
@@ -241,7 +267,6 @@ def test_the_partition_follows_from_the_time_that_was_measured(tmp_path: Path) -
     first = sizes.sized("stage_A", "0", 1, found)
     assert first["slurm_partition"] == "short"
     assert first["runtime"] <= 20
-    sizes.chosen([job(0)])
     died(tmp_path, "time")
     again = {**found, **sizes.sized("stage_A", "0", 2, found)}
     assert 20 < again["runtime"] < 120

@@ -70,15 +70,20 @@ SMALL = attempt(2, 1, most=(2, 1), pool="small")
         ([attempt(1, most=(None, None))] * 3, [(1, None), (2, None), (4, None)]),
         # Nobody knows which of both it will lack: all the time that there is.
         ([FILE] * 3, [(1, 0.5), (2, 2), (4, 2)]),
-        ([attempt(1, 0.5, most=(4, None))] * 2, [(1, 0.5), (2, 0.5)]),
+        ([attempt(1, 0.5, most=(4, None))] * 2, [(1, 0.5), (2, None)]),
+
         ([GUESSED, GUESSED, LAST_GUESSED], [(2, None), (4, None), (7, None)]),
         ([NO_NODE, NO_NODE, LAST_NO_NODE], [(2, None), (4, None), (8, None)]),
         ([NO_NODE] * 4 + [LAST_NO_NODE], [(n, None) for n in (2, 4, 8, 16, 32)]),
         ([STAGE, STAGE, BIG], [(1, 2), (2, 2), (64, 8)]),
         ([attempt(1, most=(4, None)), attempt(1, most=(16, None), pool="b", growth=3)],
          [(1, None), (3, None)]),
-        ([NOTHING, FILE], [(None, None), (1, 0.5)]),
+        ([NOTHING, attempt(1, 0.5, pool="b")], [(None, None), (1, 0.5)]),
         ([BIG, SMALL], [(64, 8), (2, 1)]),
+        # A pool that says nothing is left to its batch system; where it says no limit, to its word.
+        ([STAGE, attempt(pool="any")], [(1, 2), (None, None)]),
+        ([STAGE, attempt(1, pool="any")], [(1, 2), (1, None)]),
+        ([attempt(1, 0.5, most=(4, None))] * 3, [(1, 0.5), (2, None), (4, None)]),
     ],
 )  # fmt: skip
 def test_what_a_translation_plans(stated: list[Attempt], asked: list[Any]) -> None:
@@ -169,6 +174,7 @@ HAD_MORE = attempt(3, 1)
         ([STAGE, BIG], 2, died(STAGE, "memory"), (64, 8)),
         ([MEASURED, BIG], 9, None, (64, 8)),  # it has not got its pool
         ([BIG, SMALL], 2, died(BIG, "memory"), (2, 1)),
+        ([STAGE, attempt(1, pool="any")], 2, died(attempt(2, 2), "memory"), (4, None)),
         ([BIG, attempt(1, 1, most=(99, 9))], 2, died(BIG, "memory"), (99, 1)),
         ([BIG, MEASURED], 2, died(BIG, "error"), (3, 1)),
         ([SMALL, MEASURED], 2, died(SMALL, "memory"), (4, 1)),

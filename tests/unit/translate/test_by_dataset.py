@@ -16,7 +16,7 @@ from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.translate import profile
-from fasthep_smk.translate.by_dataset import by_snakemake_job
+from fasthep_smk.translate.by_dataset import by_snakemake_job, stated_of_places
 from fasthep_smk.translate.placement import place
 from fasthep_smk.translate.profile import Placement
 from tests.unit.plans import define, graph, node
@@ -113,11 +113,10 @@ def test_what_is_said_of_a_file_is_said_of_its_bundle() -> None:
     placement, rule, _ = placed("{'tt/1.root': {memory: 1GB}, dy: {disk: 2GB}}", pools)
     bundle([rule], 2)
     both = ("memory", "walltime")
-    stated = placement.stated[rule.name]
-    own = by_snakemake_job(rule, placement.own[rule.name], stated)
+    own = stated_of_places(placement.own[rule.name], placement.of_places(rule))
     said = {place: one[0].measured for place, one in own.items()}
-    assert said == {"ttbar/bundle_0": ("walltime",), "dy": both}
-    assert stated[0].measured == both
+    assert said == {"ttbar/bundle_0": (), "dy": both}
+    assert placement.stated[rule.name][0].measured == both
 
 
 def test_a_file_may_have_the_brackets_of_a_pattern_in_its_name() -> None:

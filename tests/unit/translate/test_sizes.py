@@ -421,3 +421,36 @@ def test_the_largest_node_of_slurm_is_that_of_the_jobs_partition(
     ):
         attempt = Attempt("default", ResourceRequest(), {"slurm": options})
         assert slurm.most_memory(attempt) == (mebibytes and mebibytes * 2**20)
+
+
+def test_a_stage_with_a_timeout_has_no_more_time_whatever_a_file_says() -> None:
+    assert [time for _, time in asked({"timeout": 1800}, size(walltime=600))] == [600, *[1800] * 3]
+    unlimited = "pools: {default: {config: {retries: 1}}}"
+    execution, rules = workflow(None, unlimited)
+    placement, _, _ = place(rules, execution, sizes=[size(walltime=600)])
+    (rule,) = (one for one in rules if "A" in one.stages)
+    assert [one.request.walltime for one in placement.attempts[rule.name]] == [600, None]
+
+
+@pytest.mark.usefixtures("unequal_nodes")
+def test_what_a_file_asks_for_that_no_node_has_is_not_cut_in_silence() -> None:
+    found, rules = workflow(None, "strategy: slurm\nconfig: {retries: 1}\npools: {default: {}}")
+    placement, _, _ = place(rules, found, sizes=[size(memory=900 * GB)])
+    (rule,) = (one for one in rules if "A" in one.stages)
+    assert {one.request.memory for one in placement.attempts[rule.name]} == {900 * GB}
+
+
+@pytest.mark.parametrize("shrink", [False, True])
+def test_what_a_machine_has_is_the_most_that_a_later_attempt_asks_for(
+    shrink: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_text("executor: local\n")
+    (tmp_path / "pools.yaml").write_text("machine: {memory: 8GB, cpus: 4}\n")
+    document = {"execution": {"pools": {"default": {"config": {"retries": 2}}}}}
+    found, problems = read_execution(document, {}, profile=str(tmp_path), workflow="workflow.yaml")
+    assert found is not None, problems
+    _, rules = workflow(None, "pools: {default: {config: {retries: 2}}}")
+    placement, findings, notes = place(rules, found, sizes=[size(memory=6 * GB)], shrink=shrink)
+    assert (findings, notes) == ([], [])
+    (rule,) = (one for one in rules if "A" in one.stages)
+    assert [one.request.memory for one in placement.attempts[rule.name]] == [6 * GB, 8 * GB, 8 * GB]
