@@ -98,6 +98,9 @@ class Sizes:
         #: How often there was news of a rule, and by which a job was looked at.
         self._news: Counter[str] = Counter()
         self._looked: dict[SnakemakeJob, int] = {}
+        #: What first attempts ask for by what is known now: the same for jobs that are alike.
+        self._first: dict[object, tuple[ResourceRequest, ResourceRequest]] = {}
+        self._size_of: dict[_Name, int | None] = {}
         #: Amounts of rules that a person has fixed in the site's profile.
         self._fixed: set[tuple[str, str]] = set()
 
@@ -183,6 +186,7 @@ class Sizes:
             said = getattr(base.request, name)
             if said is not None and found.get(resource) != then.get(resource):
                 self._fixed.add((rule, name))
+                self._first.clear()
         request = self.request(rule, key, number)
         if request == base.request:
             return {}
@@ -199,11 +203,23 @@ class Sizes:
 
     def request(self, rule: str, key: str, number: int) -> ResourceRequest:
         """Return what an attempt asks for; what a person has fixed is as it was translated."""
+        return self._requested(rule, key, number)[1]
+
+    def _requested(
+        self, rule: str, key: str, number: int
+    ) -> tuple[ResourceRequest, ResourceRequest]:
+        """Return what an attempt asked for when it was translated, and what it asks for now."""
+        alike = (rule, number, id(self._own(rule, key)), self._size(rule, key))
+        if number % MOVED == 1 and alike in self._first:
+            return self._first[alike]
         now = self.attempt(rule, key, number).request
         base = self._translated(rule, key, number).request
         memory = base.memory if (rule, "memory") in self._fixed else now.memory
         walltime = base.walltime if (rule, "walltime") in self._fixed else now.walltime
-        return replace(base, memory=memory, walltime=walltime)
+        found = base, replace(base, memory=memory, walltime=walltime)
+        if number % MOVED == 1:
+            self._first[alike] = found
+        return found
 
     def _resources(self, rule: str, attempt: Attempt, number: int) -> dict[str, object]:
         said, time = self._rules[rule], attempt.request.walltime
@@ -227,6 +243,7 @@ class Sizes:
                 if (took := taken_by(self._build, one, self._counted())) is not None:
                     self._of(rule, took.pool).add(took.memory, took.seconds, took.events)
                     self._news[rule] += 1
+                    self._first.clear()
         for job in jobs:
             if (name := self.name(job)) is None:
                 continue
@@ -240,7 +257,7 @@ class Sizes:
         return str(job.resources["attempt"]) != self._word(rule, key, self._number(job))
 
     def _word(self, rule: str, key: str, number: int) -> str:
-        base, now = self._translated(rule, key, number).request, self.request(rule, key, number)
+        base, now = self._requested(rule, key, number)
         return word(
             number,
             now.memory if now.memory != base.memory else None,
@@ -284,6 +301,8 @@ class Sizes:
 
     def _size(self, rule: str, key: str) -> int | None:
         """Return how many entries a job reads, the most of those in a bundle."""
-        sizes = [events_of(job, self._counted()) for job in self._members(rule, key)]
-        known = [one for one in sizes if one is not None]
-        return max(known) if known and len(known) == len(sizes) else None
+        if (rule, key) not in self._size_of:
+            sizes = [events_of(job, self._counted()) for job in self._members(rule, key)]
+            known = [one for one in sizes if one is not None]
+            self._size_of[rule, key] = max(known) if known and len(known) == len(sizes) else None
+        return self._size_of[rule, key]
