@@ -13,7 +13,7 @@ from tabulate import tabulate
 from fasthep_smk import sites
 from fasthep_smk.cli.steps import placed
 from fasthep_smk.config.credentials import Requirement, RequirementData
-from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.config.requests import GROWS_TO, Attempt, ResourceRequest
 from fasthep_smk.credentials.credential import NAMES
 from fasthep_smk.flow.records import SampleFacts
 from fasthep_smk.plan.rules import Rule
@@ -183,7 +183,7 @@ def as_text(placed: Placed) -> str:
         [
             "What runs in each rule, and why there:",
             *(
-                _why(one, rule, shown[rule.name], placed.placement.by_dataset.get(rule.name, {}))
+                _why(one, rule, placed)
                 for one, rule in zip(data["rules"], placed.rules, strict=True)
             ),
         ],
@@ -425,25 +425,23 @@ def _credential(required: Requirement) -> str:
     return f"{NAMES[required.kind]}{voms}{issuer} ({required.file}: {required.key})"
 
 
-def _why(
-    rule: _Rule,
-    planned: Rule,
-    given: tuple[Attempt, ...],
-    by_dataset: Mapping[str, tuple[Attempt, ...]],
-) -> str:
+def _why(rule: _Rule, planned: Rule, placed: Placed) -> str:
+    """Return what runs in a rule, why there, and who says what its jobs ask for but their pool."""
     stages = ", ".join(rule["stages"]) or "what ends the run"
     queue = planned.route.fallback_after and not rule["fallback_after"]
     here = "; this machine has no queue: fallback_after has no effect" if queue else ""
     bundled = f"; in {rule['bundles']} bundles, {rule['bundled']}" if rule["bundles"] else ""
-    measured = {
+    placement, pools = placed.placement, placed.execution.router.pools.by_name
+    own = placement.by_dataset.get(planned.name, {})
+    places = {
         place: None
-        for attempts in (given, *by_dataset.values())
-        for one, stated in zip(attempts, planned.asked, strict=True)
+        for attempts in (placement.attempts[planned.name], *own.values())
+        for one in attempts
         for leaf, place in one.origins.items()
-        if one.pool == stated.pool and stated.origins.get(leaf) != place
+        if leaf != GROWS_TO and pools[one.pool].settings.origins.get(leaf) != place
     }
-    sizes = "".join(f"; {place}" for place in measured)
-    return f"    {rule['rule']}: {stages}: {rule['why']}{here}{bundled}{sizes}"
+    said = "".join(f"; {place}" for place in places)
+    return f"    {rule['rule']}: {stages}: {rule['why']}{here}{bundled}{said}"
 
 
 def _pool_row(pool: _Pool, placed: Placed) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fasthep_smk.worker import processes
 from tests.support import events, warm
 
 WORKFLOW = """\
@@ -70,11 +71,18 @@ WITH_PREFLIGHT = (
 )
 
 
+#: Those that try them in processes forked from that of pytest, each of which draws plots.
+IN_PROCESS = ("mistakes", "preflight")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def first_events(request: pytest.FixtureRequest) -> Iterator[None]:
     """Leave the first events out but in the modules that are about them."""
+    name = request.module.__name__.rpartition(".test_")[2]
+    if name in IN_PROCESS:
+        processes.import_for_good(processes.FOR_PLOTS)
     with pytest.MonkeyPatch.context() as patch:
-        if request.module.__name__.rpartition(".test_")[2] not in WITH_PREFLIGHT:
+        if name not in WITH_PREFLIGHT:
             patch.setenv("FASTHEP_SMK_PREFLIGHT", "")
         yield
 
