@@ -222,8 +222,10 @@ def _cold(placed: Placed) -> dict[str, str]:
 
 def _starts(cold: Mapping[str, str]) -> list[str]:
     if "*" in cold:
-        return [f"Jobs start cold, in a Python of their own: {cold['*']}"]
-    rest = [f"    but those of {rule} start cold: {why}" for rule, why in cold.items()]
+        return [f"Each job starts a Python of its own: {cold['*']}"]
+    rest = [
+        f"    but each of {rule} starts a Python of its own: {why}" for rule, why in cold.items()
+    ]
     return ["Jobs are forked from a fork server, which has imported what they need", *rest]
 
 

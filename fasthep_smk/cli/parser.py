@@ -297,7 +297,10 @@ def make_parser() -> Parser:
         "-q", "--quiet", action="store_true", help="print only problems and the last line"
     )
     loud.add_argument(
-        "-v", "--verbose", action="store_true", help="also say which jobs start cold, and why"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also say which jobs start a Python of their own, and why",
     )
     return parser
 

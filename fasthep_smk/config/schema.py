@@ -252,7 +252,7 @@ def misread(root: yaml.Node | None, part: str, *, file: str) -> Iterator[Finding
                 yield Finding(
                     file=file,
                     key=key_of("", path) or None,
-                    problem=f"is no text to YAML, which reads it as {read}"
+                    problem=f"is not text in YAML, which reads it as {read}"
                     if is_text
                     else f"YAML reads this as {read}",
                     value=node.value,

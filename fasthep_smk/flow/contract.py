@@ -169,7 +169,7 @@ def _record(name: str) -> Iterator[str]:
     if gone:
         yield gone
     elif not dataclasses.is_dataclass(thing):
-        yield f"{_shown(name)} is no data class any more"
+        yield f"{_shown(name)} is not a data class any more"
     else:
         found = [one.name for one in dataclasses.fields(thing)]
         new, old = ([*dict.fromkeys(a)] for a in (_without(found, wanted), _without(wanted, found)))

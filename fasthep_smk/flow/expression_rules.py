@@ -274,7 +274,10 @@ class Reading:
         bits = (ast.Compare, ast.BitAnd, ast.BitOr, ast.Invert, ast.LShift, ast.RShift)
         of_bits = any(isinstance(part, bits) for part in ast.walk(node.left))
         if re.fullmatch(r"[-+]?[\d.]+", number) and not of_bits:
-            yield "'^' is no power: '**' is", f"write ** {number}; for bits, a number such as 0x2"
+            yield (
+                "'^' is not a power: '**' is",
+                f"write ** {number}; for bits, a number such as 0x2",
+            )
 
     def _one_event(self, node: ast.Subscript) -> Problems:
         """Find ``pt[0]`` and ``pt[:1]``, where the first object of each event is meant."""

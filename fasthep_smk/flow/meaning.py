@@ -181,7 +181,7 @@ def _of_categories(
                 problem=f"holds no category {name!r}: the events of that dataset would be lost",
                 value=", ".join(bins),
                 expected="all datasets, or no bins",
-                hint=f"{close!r} is no dataset: write {name!r}" if close else None,
+                hint=f"{close!r} is not a dataset: write {name!r}" if close else None,
             )
 
 

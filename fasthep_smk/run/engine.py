@@ -148,7 +148,7 @@ class Engine:
                 killed = status < 0
                 if settings.verbose:
                     for why in worker.reasons():
-                        reader.say(f"jobs that start cold, in a Python of their own: {why}")
+                        reader.say(f"jobs that start a Python of their own: {why}")
             well = status == 0
             if status != 0:
                 from fasthep_smk.run.what_failed import what_failed

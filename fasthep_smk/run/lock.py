@@ -69,7 +69,7 @@ class Held(SmkError):
             f"    by       process {who['pid'] or '?'} on {who['host'] or '?'}, "
             f"since {who['since'] or '?'}\n"
             "    hint     wait for it, stop it, or choose another --outdir"
-            + ("" if by_flock else f"; if that is no run of this folder: rm {path}")
+            + ("" if by_flock else f"; if that is not a run of this folder: rm {path}")
         )
 
 

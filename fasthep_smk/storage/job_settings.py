@@ -114,11 +114,11 @@ def read_requests(build: Path) -> Requests:
 
     Raises:
         OSError: it cannot be read, or is no regular file.
-        ValueError: it is no JSON object.
+        ValueError: it is not a JSON object.
     """
     found: Requests = json.loads(files.read_plain(build / layout.REQUESTS))
     if not isinstance(found, dict):
-        raise ValueError(f"{build / layout.REQUESTS} is no JSON object")
+        raise ValueError(f"{build / layout.REQUESTS} is not a JSON object")
     return found
 
 

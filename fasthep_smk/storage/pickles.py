@@ -152,7 +152,7 @@ def check(content: bytes, listed: Iterable[str]) -> None:
     Objects of classes that are listed may also hold plain data, arrays and histograms.
 
     Raises:
-        Refused: it is no histogram, and names something else.
+        Refused: it is not a histogram, and names something else.
     """
     if len(content) > LARGEST:
         raise Refused(f"it is larger than {LARGEST // 10**6} MB")
@@ -179,7 +179,7 @@ def check_archive(path: Path, listed: Iterable[str]) -> None:
     except Refused:
         raise
     except Exception as error:
-        raise Refused(f"it is no archive: {error}") from error
+        raise Refused(f"it is not an archive: {error}") from error
 
 
 def names_in(content: bytes, *, tuples: float = math.inf) -> set[Name]:
@@ -223,7 +223,7 @@ def names_in(content: bytes, *, tuples: float = math.inf) -> set[Name]:
             if many > tuples:
                 raise ValueError("it has too many tuples")
     except Exception as error:
-        raise Refused(f"it is no pickle as Python writes it: {error}") from error
+        raise Refused(f"it is not a pickle as Python writes it: {error}") from error
     return found
 
 
@@ -240,9 +240,9 @@ def load_histogram(content: bytes) -> hist.BaseHist:
     except Refused:
         raise
     except Exception as error:
-        raise Refused(f"it is no histogram: {error}") from error
+        raise Refused(f"it is not a histogram: {error}") from error
     if not isinstance(found, _Histogram):
-        raise Refused("it is no histogram")
+        raise Refused("it is not a histogram")
     return found.real
 
 
@@ -344,7 +344,7 @@ class _Histogram(_StandIn):
         storage = content.pop("_hist")
         own = [name for name in content if hasattr(self.cls, name)]
         if version != 0 or own or not _is_plain(content) or not isinstance(storage, _Storage):
-            raise Refused("it is no histogram with plain annotations")
+            raise Refused("it is not a histogram with plain annotations")
         self.real = self.cls.__new__(self.cls)
         self.real.__setstate__((0, {**content, "_hist": storage.real}))
 

@@ -285,7 +285,7 @@ class _Reader:
 
     def _pickle(self, member: str) -> object:
         if not member.endswith(pickles.MEMBER):  # it was not looked at when it came from a worker
-            raise ValueError(f"{member} is no pickle")
+            raise ValueError(f"{member} is not a pickle")
         return pickle.loads(self._open().read(member))
 
     def _open(self) -> zipfile.ZipFile:

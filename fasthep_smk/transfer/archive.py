@@ -100,7 +100,7 @@ def open_parcel(
         listed: dict[str, Member] = _manifest(tar, path)["files"]
         for name in listed:
             if not may_hold(name):
-                raise Damaged(f"{path.name}: {name!r} is no file that this job sends")
+                raise Damaged(f"{path.name}: {name!r} is not a file that this job sends")
         left = dict(listed)
         while (member := tar.next()) is not None:
             known = left.pop(member.name, None)

@@ -39,7 +39,7 @@ def check_places(aside: Path, build: Path, sources: Iterable[Path]) -> None:
                 file=str(source),
                 key="--outdir",
                 value=str(build),
-                expected=f"a build folder in which {name} is no part of the workflow",
+                expected=f"a build folder in which {name} is not part of the workflow",
                 hint="choose another --outdir, such as 'build'",
             )
 

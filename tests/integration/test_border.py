@@ -442,7 +442,7 @@ def test_what_is_called_otherwise_is_not_read(build: Path, sent: Sent, tmp_path:
     with_product(sent, forged(canary)["system"], member="p1.json")
     sent.write(tmp_path / "outcome.tar")
     assert accept(build, tmp_path / "outcome.tar", RULE, PLACE).status == 0
-    with pytest.raises(products.Damaged, match=r"p1\.json is no pickle"):
+    with pytest.raises(products.Damaged, match=r"p1\.json is not a pickle"):
         products.load(build / FOLDER, [("n", "p")])
     assert not canary.exists()
 

@@ -74,7 +74,7 @@ def test_jobs_are_forked_in_an_activated_environment(analysis: Path, activate: P
     )
     assert done.returncode == 0, done.stderr
     assert "Jobs are forked from a fork server" in done.stdout
-    assert "start cold" not in done.stdout + done.stderr
+    assert "Python of" not in done.stdout + done.stderr
     assert starts(analysis) == FORKED
 
 
@@ -82,7 +82,7 @@ def test_jobs_are_forked_where_temporary_files_have_a_long_path(analysis: Path) 
     folder = analysis / ("long" * 25) / ("folder" * 10)
     folder.mkdir(parents=True)
     said = smk("workflow.yaml", "-v", cwd=analysis, TMPDIR=str(folder))
-    assert "start cold" not in said
+    assert "Python of" not in said
     assert starts(analysis) == FORKED
     assert not list(folder.iterdir())
 
@@ -92,11 +92,10 @@ def test_a_variable_that_imports_look_at_makes_jobs_start_cold(analysis: Path) -
     shells = {"BASH_ENV": str(analysis / "shells.sh"), "LC_ALL": "C"}
     said = smk("explain", "workflow.yaml", cwd=analysis, **shells)
     assert (
-        "Jobs start cold, in a Python of their own: the shell that starts jobs changes LC_ALL\n"
-        in said
+        "Each job starts a Python of its own: the shell that starts jobs changes LC_ALL\n" in said
     )
     said = smk("workflow.yaml", "-v", cwd=analysis, **shells)
-    assert "start cold, in a Python of their own: 4 of them: LC_ALL is not as in the run's" in said
+    assert "start a Python of their own: 4 of them: LC_ALL is not as in the run's" in said
     assert starts(analysis) == COLD
 
 
@@ -104,7 +103,7 @@ def test_jobs_that_a_shell_starts_are_forked(analysis: Path) -> None:
     """It hands them over by a client, with a status and a benchmark like any other."""
     (analysis / "shells.sh").write_text("export OF_NO_INTEREST=1\n")
     said = smk("workflow.yaml", "-v", cwd=analysis, BASH_ENV=str(analysis / "shells.sh"))
-    assert "start cold" not in said
+    assert "Python of" not in said
     assert starts(analysis) == FORKED
 
 

@@ -109,7 +109,7 @@ def look_at_inputs(
     if events is None:
         raise UnfitColumn(
             "stream",
-            "what this stage reads is no array of events",
+            "what this stage reads is not an array of events",
             "let an op of your own return ak.zip({name: column, …}, depth_limit=1)",
         )
     if not evaluates:

@@ -334,7 +334,7 @@ def test_objects_are_selected_by_a_yes_or_no_for_each(selected: list[Any]) -> No
 def test_what_is_no_array_of_events_is_refused() -> None:
     """A single value in a mapping of columns would be that of all events."""
     axes = [{**REGULAR, "name": name, "source": name} for name in ("v", "w")]
-    with pytest.raises(UnfitColumn, match="no array of events"):
+    with pytest.raises(UnfitColumn, match="not an array of events"):
         run("hep.hist", {"v": np.array([1.0, 2.0]), "w": np.array([1.0])}, axes=axes)
 
 

@@ -37,7 +37,7 @@ CHANGES = [
     ("FIELDS", "Record", "a", "has the new field 'b'"),
     ("FIELDS", "Record", "a b c", "no longer has 'c'"),
     ("FIELDS", "Record", "b a", "has its fields in another order"),
-    ("FIELDS", "takes_all", "b a", "is no data class any more"),
+    ("FIELDS", "takes_all", "b a", "is not a data class any more"),
     ("FIELDS", "Record", "a b", ""),
     ("METHODS", "Record", "__eq__ moved", "no longer has 'moved'"),
     ("METHODS", "Record", "__eq__", ""),

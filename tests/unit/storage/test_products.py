@@ -309,7 +309,7 @@ def test_only_what_was_looked_at_is_unpickled(tmp_path: Path) -> None:
     record["files"][ARCHIVE] = files.described(tmp_path / ARCHIVE)
     record["products"][0]["value"] = {"$": "pickle", "member": "p2.json"}
     products.write_record(tmp_path, record)
-    with pytest.raises(products.Damaged, match=r"p2\.json is no pickle"):
+    with pytest.raises(products.Damaged, match=r"p2\.json is not a pickle"):
         products.load(tmp_path)
 
 
