@@ -57,8 +57,8 @@ class Attempt:
     """One try of a job: its pool, what it asks, and the options of each batch system.
 
     With a ``pilot``, it is run by one. ``measured`` are the amounts that follow from what other
-    jobs took. A job that has lacked memory is tried again with ``growth`` times as much; ``most``
-    is up to how much an amount may grow, ``memory`` or ``walltime``: without one, to any.
+    jobs took. A job that has lacked memory is tried again with ``growth`` times as much. ``most``
+    is the upper limit of ``memory`` and ``walltime``; one that is missing has no limit.
     """
 
     pool: str

@@ -181,7 +181,7 @@ class Queue:
 def prepare_routes() -> None:
     """Let Snakemake give jobs in their fallback what that asks for.
 
-    And jobs whose amounts may change what is known by now.
+    Jobs whose amounts may change ask for what follows from what is known by now.
     """
     rule = importlib.import_module("snakemake.rules").Rule
     evaluate = rule.expand_resources

@@ -20,21 +20,19 @@ import contextlib
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from fasthep_smk import sites
 from fasthep_smk.executors.credential_gate import gate_of_run
 from fasthep_smk.executors.fallback import number, sizes_of_run
 from fasthep_smk.executors.read_as_text import MAY_PASS, REFUSED
+from fasthep_smk.executors.sizes import Sizes, died_of
 from fasthep_smk.plan.amounts import GROWING
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import attempts_of, read_requests
 from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.snakemake_types import SnakemakeJob, Workflow
-
-if TYPE_CHECKING:
-    from fasthep_smk.executors.sizes import Sizes
 
 __all__ = ["Decision", "Retries", "decide", "pass_over_hopeless"]
 
@@ -121,7 +119,7 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path, sizes: Sizes | None = Non
         return
     requests = read_requests(build)
     fate = sites.system(requests["system"]).fate
-    died = [failures.with_fate(note, fate) for note in notes]
+    died = [died_of(note, fate) for note in notes]
     lacked: dict[str, int] = {}
     for note in died:
         name = _AMOUNTS.get(note.kind)

@@ -29,12 +29,13 @@ from fasthep_smk.storage.measured import entries, events_of, read_changing, take
 from fasthep_smk.util.errors import SmkError
 
 if TYPE_CHECKING:
+    from fasthep_smk.storage.failures import Failure
     from fasthep_smk.storage.measured import Changing
     from fasthep_smk.util.snakemake_types import SnakemakeJob
 
-__all__ = ["Sizes"]
+__all__ = ["Sizes", "died_of"]
 
-#: Of so many jobs at most, the last ones, requests are made; they are made anew when there are so
+#: A request follows from the last so many jobs at most, and is computed again when there are so
 #: many times as many.
 _LAST, _MORE = 500, 1.3
 #: What Snakemake calls an amount: one that a site's profile has set is left alone.
@@ -93,13 +94,15 @@ class Sizes:
         self._entries: dict[str, int] | None = None
         #: Jobs that are under way.
         self._running: dict[SnakemakeJob, _Name] = {}
+        #: What jobs were sent out with, by the number of the attempt.
+        self._sent: dict[_Name, dict[int, Attempt]] = {}
         #: Attempts that have failed, which are looked at once.
-        self._failed: dict[tuple[str, str, int], Past | None] = {}
-        #: How often there was news of a rule, and by which a job was looked at.
+        self._failed: dict[tuple[str, str, int], Past] = {}
+        #: How often there was news of a rule, and how often when a job was last checked.
         self._news: Counter[str] = Counter()
         self._looked: dict[SnakemakeJob, int] = {}
         #: What first attempts ask for by what is known now: the same for jobs that are alike.
-        self._first: dict[object, tuple[ResourceRequest, ResourceRequest]] = {}
+        self._first: dict[object, ResourceRequest] = {}
         self._size_of: dict[_Name, int | None] = {}
         #: Amounts of rules that a person has fixed in the site's profile.
         self._fixed: set[tuple[str, str]] = set()
@@ -117,10 +120,12 @@ class Sizes:
         return self._asking(rule, key, number, self._past(rule, key, tried) if tried > 0 else None)
 
     def after(self, rule: str, key: str, number: int, name: str, had: int) -> int | None:
-        """Return how much of an amount an attempt asks for of which a job has lacked so much."""
+        """Return what an attempt would ask for if the one before lacked ``had`` of an amount."""
         now = self._translated(rule, key, number)
-        past = Past(replace(now, request=replace(now.request, **{name: had})), (GROWING[name],))
-        asked: int | None = getattr(self._asking(rule, key, number, past).request, name)
+        if (rule, name) not in self._fixed:
+            past = Past(replace(now, request=replace(now.request, **{name: had})), (GROWING[name],))
+            now = self._asking(rule, key, number, past)
+        asked: int | None = getattr(now.request, name)
         return asked
 
     def _asking(self, rule: str, key: str, number: int, past: Past | None) -> Attempt:
@@ -151,45 +156,41 @@ class Sizes:
         return replace(stated[place], request=msgspec.convert(asked, ResourceRequest))
 
     def _past(self, rule: str, key: str, tried: int) -> Past | None:
-        """Return an attempt of a job, or of those of a bundle, that has failed, by their notes.
+        """Return the last attempt, up to a number, of a job or of those of a bundle, which failed.
 
-        ``None``: none has left a note, so nothing is known of it.
+        ``None``: nothing is known of any. One that has left no note may have lacked anything else.
         """
-        if (rule, key, tried) not in self._failed:
-            fate = sites.system(self._requests["system"]).fate
-            paths = [
-                failures.path_of(self._build, rule, job.key) for job in self._members(rule, key)
-            ]
-            notes = [
-                failures.with_fate(note, fate)
-                for note in map(failures.read, paths)
-                if note is not None and note.attempt == tried
-            ]
-            had = self._translated(rule, key, tried)
-            for name in GROWING:
-                amounts_had = [getattr(note, name) for note in notes if getattr(note, name)]
-                if amounts_had:
-                    request = replace(had.request, **{name: max(amounts_had)})
-                    had = replace(had, request=request)
-            past = Past(had, {note.kind for note in notes}) if notes else None
+        if (rule, key, tried) in self._failed:
+            return self._failed[rule, key, tried]
+        sent, fate = self._sent.get((rule, key), {}), sites.system(self._requests["system"]).fate
+        paths = [failures.path_of(self._build, rule, job.key) for job in self._members(rule, key)]
+        notes = [note for note in map(failures.read, paths) if note and note.attempt <= tried]
+        known = {*(note.attempt for note in notes), *(number for number in sent if number <= tried)}
+        if not known:
+            return None
+        last = max(known)
+        notes = [died_of(note, fate) for note in notes if note.attempt == last]
+        had = sent.get(last) or self._translated(rule, key, last)
+        for name in GROWING:  # one that an earlier run has sent had other amounts
+            if amounts_had := [amount for note in notes if (amount := getattr(note, name))]:
+                had = replace(had, request=replace(had.request, **{name: max(amounts_had)}))
+        past = Past(had, {note.kind for note in notes})
+        if notes:
             self._failed[rule, key, tried] = past
-        return self._failed[rule, key, tried]
+        return past
 
     def sized(
         self, rule: str, key: str, number: int, found: Mapping[str, object]
     ) -> dict[str, object]:
-        """Return resources of a job that are not those which ``found``, the profile's, has."""
+        """Return those resources of a job that differ from ``found``, which the profile gives."""
         base = self._translated(rule, key, number)
         then = self._resources(rule, base, number)
         for name, resource in _RESOURCE.items():
             # What a person has written into the site's profile has the last word.
-            said = getattr(base.request, name)
-            if said is not None and found.get(resource) != then.get(resource):
+            if resource in found and found[resource] != then.get(resource):
                 self._fixed.add((rule, name))
                 self._first.clear()
         request = self.request(rule, key, number)
-        if request == base.request:
-            return {}
         now = self._resources(rule, replace(base, request=request), number)
         own = {
             name: value
@@ -199,16 +200,10 @@ class Sizes:
         }
         if "mem_mb" in own and "mem_mib" in found:  # Snakemake's own, of the same
             own["mem_mib"] = math.ceil(Fraction(int(str(own["mem_mb"])) * 10**6, 2**20))
-        return {**own, "attempt": self._word(rule, key, number)}
+        return {**own, "attempt": self._word(rule, request, number)}
 
     def request(self, rule: str, key: str, number: int) -> ResourceRequest:
         """Return what an attempt asks for; what a person has fixed is as it was translated."""
-        return self._requested(rule, key, number)[1]
-
-    def _requested(
-        self, rule: str, key: str, number: int
-    ) -> tuple[ResourceRequest, ResourceRequest]:
-        """Return what an attempt asked for when it was translated, and what it asks for now."""
         alike = (rule, number, id(self._own(rule, key)), self._size(rule, key))
         if number % MOVED == 1 and alike in self._first:
             return self._first[alike]
@@ -216,7 +211,7 @@ class Sizes:
         base = self._translated(rule, key, number).request
         memory = base.memory if (rule, "memory") in self._fixed else now.memory
         walltime = base.walltime if (rule, "walltime") in self._fixed else now.walltime
-        found = base, replace(base, memory=memory, walltime=walltime)
+        found = replace(base, memory=memory, walltime=walltime)
         if number % MOVED == 1:
             self._first[alike] = found
         return found
@@ -254,20 +249,23 @@ class Sizes:
 
     def _is_old(self, job: SnakemakeJob, rule: str, key: str) -> bool:
         """Whether a job asks for something else than it would if that was evaluated now."""
-        return str(job.resources["attempt"]) != self._word(rule, key, self._number(job))
+        number = self._number(job)
+        now = self._word(rule, self.request(rule, key, number), number)
+        return str(job.resources["attempt"]) != now
 
-    def _word(self, rule: str, key: str, number: int) -> str:
-        base, now = self._requested(rule, key, number)
-        return word(
-            number,
-            now.memory if now.memory != base.memory else None,
-            now.walltime if now.walltime != base.walltime else None,
-        )
+    def _word(self, rule: str, request: ResourceRequest, number: int) -> str:
+        """Return what a worker is told: not of what a person has fixed in other words than ours."""
+        memory = None if (rule, "memory") in self._fixed else request.memory
+        return word(number, memory, None if (rule, "walltime") in self._fixed else request.walltime)
 
     def chosen(self, jobs: Iterable[SnakemakeJob]) -> None:
         """Take in which jobs are sent out now."""
         for job in jobs:
             if (name := self.name(job)) is not None:
+                number = self._number(job)
+                base = self._translated(*name, number)
+                sent = replace(base, request=self.request(*name, number))
+                self._sent.setdefault(name, {})[number % MOVED] = sent
                 self._running[job] = name
 
     def name(self, job: SnakemakeJob) -> _Name | None:
@@ -306,3 +304,14 @@ class Sizes:
             known = [one for one in sizes if one is not None]
             self._size_of[rule, key] = max(known) if known and len(known) == len(sizes) else None
         return self._size_of[rule, key]
+
+
+def died_of(note: Failure, fate: Callable[[str], str | None]) -> Failure:
+    """Return the note of a failed job with what its batch system, which ``fate`` asks, says.
+
+    The time of a bundle is that of all its jobs: one that was ended with it need not have lacked
+    time.
+    """
+    found = failures.with_fate(note, fate)
+    is_of_all = note.bundle is not None and note.kind == "killed" and found.kind == "time"
+    return replace(found, kind="killed") if is_of_all else found

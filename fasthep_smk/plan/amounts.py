@@ -1,13 +1,14 @@
 """What a job asks for at an attempt: decided here, when a workflow is translated and in a run.
 
-What a pool, a stage, a dataset and a file of sizes say of an attempt is laid over each other first,
-and is what its ``request`` is here. A translation does not know yet why an attempt will fail, so
-the next one asks for more of everything (`planned`); a run knows it (`amounts`):
+An attempt's ``request`` is what its pool, stage, dataset and file of sizes say, the later ones
+overriding the earlier. A translation does not know yet why an attempt will fail, so the next one
+asks for more of everything (`planned`); a run knows it (`amounts`):
 
 - the first attempt asks for what is said, or for what other jobs of its rule took;
-- the next one asks for more of what the last one lacked, and else for what that had;
+- the next one asks for more of what the one before it lacked, and for as much of everything else;
 - in another pool, a job asks for what is said there, and for more of what it lacked;
-- what follows from other jobs is not trusted at the last attempt: that has all that there is.
+- if it lacked an amount that is measured, the final attempt asks for at least what is said, however
+  little other jobs took.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ __all__ = ["GROWING", "Known", "KnownOf", "Past", "amounts", "grown", "planned",
 
 #: The amounts that may differ from one attempt to the next, and how a job says that it lacked them.
 GROWING = {"memory": "memory", "walltime": "time"}
-#: A job was killed and nothing says why: its last attempt lacks nothing.
+#: A job was killed and nothing says why: only for its final attempt it is taken to have lacked
+#: something.
 _KILLED = "killed"
 #: Nobody knows yet why it will fail: it may lack anything.
 _ANYTHING = "anything"
-#: With how many times as much a job is tried again that lacked time, and how many times as much as
-#: any other one took.
+#: A job that lacked time asks for this many times what it had. One that lacked anything asks for at
+#: least this many times the most that another job took.
 _TIME_GROWTH, _THAN_OTHERS = 2.0, 1.5
 #: What people read is rounded up to whole units of this: bytes, seconds.
 _UNITS = {"memory": 10**7, "disk": 10**7, "walltime": 60}
@@ -77,7 +79,7 @@ def amounts(
     """Return an attempt, the ``number``-th from 1, with the memory and time that it asks for.
 
     ``stated`` is what is said of each attempt; a number beyond is that of the last one. ``past`` is
-    the attempt before, ``known`` what is known in a pool of an amount.
+    the attempt before, ``known`` tells what the finished jobs of a pool say about an amount.
     """
     now, last = stated[min(number, len(stated)) - 1], number >= len(stated)
     request, origins = now.request, dict(now.origins)

@@ -157,9 +157,9 @@ class Rule:
 
 
 def asked_by(stated: tuple[Attempt, ...], known: KnownOf | None = None) -> tuple[Attempt, ...]:
-    """Return what attempts ask for, of which that is said, as long as nothing has failed yet.
+    """Return what attempts ask for, given what is said of them, before any of them has failed.
 
-    ``known`` is what is known of the jobs of their rule.
+    ``known`` tells what the finished jobs of their rule say.
     """
     if not any(one.may_change for one in stated):
         return stated

@@ -125,8 +125,8 @@ def _own(
 def stated_of_places(own: Own, asked: Own) -> Own:
     """Return what is said of Snakemake's jobs that are not like the others of their rule.
 
-    ``own`` is what is said of ours, ``asked`` what Snakemake's ask for. Bundles of jobs that are
-    not alike ask for that, whatever others take.
+    ``own`` is what is said of our jobs, ``asked`` the requests of Snakemake's, each of which may be
+    a bundle. A bundle of jobs that are not alike keeps its request, whatever others take.
     """
     return {
         place: own.get(place) or tuple(replace(one, measured=()) for one in each)

@@ -129,7 +129,7 @@ class Placement:
     def submitted_as(self) -> dict[str, list[str]]:
         """Return digests of what jobs of each rule are submitted with, attempt by attempt.
 
-        Jobs in the queue are no others if what is measured has changed since.
+        What was measured is left out: new measurements do not make a job in the queue outdated.
         """
         site = {
             name: value
@@ -137,14 +137,13 @@ class Placement:
             if name in ("default-resources", "set-resources", "set-threads")
         }
 
-        def digests(attempts: Iterable[Attempt], more: list[object]) -> list[str]:
-            return [
-                digest_of([one.pool, vars(one.request), one.growth, dict(one.options), site, *more])
-                for one in attempts
-            ]
+        def digest(rule: str, number: int, one: Attempt) -> str:
+            grows = [one.growth, dict(one.most)] if number else []
+            said = [one.pool, vars(one.request), one.measured, dict(one.options), site, *grows]
+            return digest_of([*said, *self._amounts_of_datasets(rule)])
 
         return {
-            rule: digests(attempts, self._amounts_of_datasets(rule))
+            rule: [digest(rule, number, one) for number, one in enumerate(attempts)]
             for rule, attempts in self.stated.items()
         }
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.executors.sizes import Sizes
+from fasthep_smk.executors.sizes import Sizes, died_of
 from fasthep_smk.storage import failures, layout
-from fasthep_smk.storage.job_settings import heard, word
+from fasthep_smk.storage.job_settings import MOVED, heard, word
 from fasthep_smk.storage.record import Asked
 from tests.support.measured import build_of
 
@@ -90,7 +90,9 @@ def test_nothing_is_sized_where_no_pool_says_so(tmp_path: Path) -> None:
 
 def test_the_first_jobs_ask_for_what_their_pool_has(tmp_path: Path) -> None:
     sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB))
-    assert sizes.sized("stage_A", "0", 1, {"mem_mb": 7630, "runtime": 120}) == {}
+    own = sizes.sized("stage_A", "0", 1, {"mem_mb": 7630, "runtime": 120})
+    # A worker is told, since another translation may have been written before its job starts.
+    assert own == {"attempt": "1:8000000000:7200"}
 
 
 def test_from_the_third_on_they_ask_for_what_others_took(tmp_path: Path) -> None:
@@ -128,7 +130,10 @@ def test_what_was_given_to_the_jobs_of_a_dataset_or_file_stays(tmp_path: Path) -
     requests = json.loads((build / layout.REQUESTS).read_text())
     (build / layout.REQUESTS).write_text(json.dumps({**requests, "by_dataset": {"stage_A": own}}))
     found = {"mem_mb": 2862, "runtime": 120, "attempt": 1}
-    assert Sizes(build).sized("stage_A", "1", 1, found) == {"runtime": 14, "attempt": "1::840"}
+    assert Sizes(build).sized("stage_A", "1", 1, found) == {
+        "runtime": 14,
+        "attempt": "1:3000000000:840",
+    }
 
 
 def test_jobs_are_sized_by_their_entries_where_that_says_more(tmp_path: Path) -> None:
@@ -219,6 +224,47 @@ def test_a_job_that_an_earlier_run_has_sent_asks_for_more_than_that_had(tmp_path
     died(tmp_path, "memory", memory=8 * GB)
     assert asked(sizes, "0", 2)["memory"] == 16 * GB
     assert sizes.after("stage_A", "0", 2, "memory", 8 * GB) == 16 * GB
+
+
+def two_pools() -> list[dict[str, Any]]:
+    """What is said of two attempts in a small pool, and of a last one in a large pool."""
+    small, large = said(request={"memory": 2 * GB}), said(pool="large")
+    return [small, small, large]
+
+
+def test_an_attempt_that_was_passed_over_is_not_the_one_before(tmp_path: Path) -> None:
+    taken = {"default": [], "large": [ONE_GB] * 3}
+    sizes = Sizes(prepared(tmp_path, stated=two_pools(), taken=taken))
+    died(tmp_path, "memory", memory=2 * GB)
+    assert sizes.after("stage_A", "0", 2, "memory", 2 * GB) == 2 * GB
+    assert asked(sizes, "0", 3)["memory"] == 8 * GB
+
+
+def test_after_an_attempt_without_a_note_a_job_asks_for_what_that_had(tmp_path: Path) -> None:
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB))
+    sizes.chosen([job(0)])
+    died(tmp_path, "memory", memory=3 * GB)
+    sizes.chosen([job(0, attempt=2)])
+    assert asked(sizes, "0", 3)["memory"] == 6 * GB
+
+
+def test_a_job_in_its_fallback_keeps_what_it_had_there(tmp_path: Path) -> None:
+    taken = {"default": [ONE_GB] * 3, "large": [ONE_GB] * 3}
+    build = prepared(tmp_path, stated=two_pools(), taken=taken)
+    sizes = Sizes(build, lambda one: int(one.attempt) + MOVED)
+    sizes.chosen([job(0)])
+    died(build, "memory", memory=4 * GB)
+    sizes.chosen([job(0, attempt=2)])
+    died(build, "error", attempt=2, memory=8 * GB)
+    assert asked(sizes, "0", 3 + MOVED)["memory"] == 8 * GB
+
+
+def test_the_time_of_a_bundle_is_not_that_of_the_job_that_was_ended_with_it() -> None:
+    given: dict[str, Any] = {"rule": "stage_A", "key": "0", "record": "", "kind": "killed"}
+    given |= {"problem": "it ended", "batch_job": "7", "walltime": 3600, "system": "slurm"}
+    for bundle, kind in ((None, "time"), ("bundle_0", "killed")):
+        note = failures.Failure(**given, bundle=bundle)
+        assert died_of(note, lambda _: "TIMEOUT").kind == kind
 
 
 def test_while_too_little_is_known_jobs_ask_for_what_the_translation_knew(tmp_path: Path) -> None:
