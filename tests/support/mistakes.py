@@ -17,6 +17,9 @@ FOLDER = Path(__file__).parents[1] / "mistakes"
 BASE = yaml.safe_load((FOLDER / "workflow.yaml").read_text())
 #: Each of these is one or two plans more, which take FAST-HEP's compiler most of the time.
 _MORE = ("weight_{side}", "generator")
+#: What plots are made of, in words of the workflow. To lay them out takes most of a check: a case
+#: about none of these has none.
+_OF_PLOTS = ("render", "style", "Met", "Plane", "Projected", "datasets", "groups")
 
 
 def make_data(folder: Path) -> Path:
@@ -57,6 +60,12 @@ def base_for(section: object) -> dict[str, Any]:
 def changed(case: Mapping[str, Any]) -> dict[str, Any]:
     """The right workflow with what a case sets; what it sets to null is taken out."""
     document = base_for("systematics" if "systematics" in str(case) else None)
+    if not any(word in str(case["set"]) for word in _OF_PLOTS):
+        del document["styles"]
+        stages = document["analysis"]["stages"]
+        stages[:] = [one for one in stages if not one["op"].startswith("hep.render")]
+        for stage in stages:
+            stage.pop("render", None)
     for path, value in copy.deepcopy(case["set"]).items():  # cases of a file may share values
         *above, last = path.split("/")
         holder = document
