@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -351,7 +352,9 @@ def test_no_job_runs_twice_at_a_time(slurm: Cluster, moody_reference: Path, numb
         if run.process.poll() is not None:
             break
         if harm == "kill":
-            run.until(lambda: '"snakemake"' in (folder / "build/smk/lock").read_text())
+            run.until(partial(can_be_killed, run, folder))
+            if run.process.poll() is not None:
+                break
             earlier.kill(run, folder)
             run = Run(slurm, folder / "workflow.yaml", variables=variables)
         elif jobs:
@@ -361,6 +364,13 @@ def test_no_job_runs_twice_at_a_time(slurm: Cluster, moody_reference: Path, numb
     run.ended()
     assert never_twice(folder)
     is_right(folder, moody_reference)
+
+
+def can_be_killed(run: Run, folder: Path) -> bool:
+    """Whether a run has started Snakemake, or has ended: all jobs were done."""
+    lock = folder / "build/smk/lock"
+    has_ended = run.process.poll() is not None
+    return has_ended or (lock.is_file() and '"snakemake"' in lock.read_text())
 
 
 def requeue(slurm: Cluster, job: str) -> None:
