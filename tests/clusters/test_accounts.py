@@ -218,8 +218,8 @@ def test_a_job_that_is_cancelled_is_tried_again(slurm: Cluster, moody_reference:
     folder = in_trouble(slurm, sleep=30)
     run = Run(slurm, folder / "workflow.yaml")
     run.until(lambda: sum(tries(folder).values()) == 3)
+    slurm.run("scancel", jobs_of(slurm, folder)[0])  # before it wakes up, and ends by itself
     set_mood(folder, awake=True)
-    slurm.run("scancel", jobs_of(slurm, folder)[0])
     run.ended(seconds=60)
     assert sum(tries(folder).values()) == 4
     assert never_twice(folder)
