@@ -73,9 +73,9 @@ class Attempt:
     @property
     def may_change(self) -> bool:
         """Whether a later attempt, or other jobs, may let a job ask for another amount."""
-        said = {name: getattr(self.request, name) for name in ("memory", "walltime")}
+        said = {"memory": self.request.memory, "walltime": self.request.walltime}
         return bool(self.measured) or any(
-            said[name] is not None and said[name] != self.most.get(name) for name in said
+            amount is not None and amount != self.most.get(name) for name, amount in said.items()
         )
 
     def place(self, leaf: str) -> str:

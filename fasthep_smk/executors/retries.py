@@ -129,10 +129,10 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path, sizes: Sizes | None = Non
         lacked[name] = max(had, lacked.get(name, 0))
     attempts = attempts_of(requests, rule, key)
 
-    def has_more(number: int, name: str, had: int) -> bool:
-        asked = attempts[min(number, len(attempts)) - 1].get(name)
+    def has_more(later: int, name: str, had: int) -> bool:
+        asked = attempts[min(later, len(attempts)) - 1].get(name)
         if sizes is not None and sizes.changes(rule):
-            asked = sizes.after(rule, key, number, name, had)
+            asked = sizes.after(rule, key, later, name, had)
         return asked is None or int(str(asked)) > had
 
     elsewhere = number(job) - job.attempt

@@ -187,7 +187,8 @@ class Sizes:
         then = self._resources(rule, base, number)
         for name, resource in _RESOURCE.items():
             # What a person has written into the site's profile has the last word.
-            if resource in found and found[resource] != then.get(resource):
+            is_new = (rule, name) not in self._fixed
+            if is_new and resource in found and found[resource] != then.get(resource):
                 self._fixed.add((rule, name))
                 self._first.clear()
         request = self.request(rule, key, number)
@@ -232,7 +233,7 @@ class Sizes:
         under_way = {*running}
         for job in [job for job in self._running if job not in under_way]:
             rule, key = self._running.pop(job)
-            if self._own(rule, key):
+            if not self._learns(rule) or self._own(rule, key):
                 continue  # what is said of some jobs is said because they are not like others
             for one in self._members(rule, key):
                 if (took := taken_by(self._build, one, self._counted())) is not None:
@@ -281,6 +282,10 @@ class Sizes:
         """Whether what jobs of a rule ask for may change."""
         return rule in self._rules
 
+    def _learns(self, rule: str) -> bool:
+        """Whether jobs of a rule ask for what others took: else nobody asks what that was."""
+        return any(one.measured for one in self._rules[rule].stated)
+
     def _of(self, rule: str, pool: str) -> _Taken:
         return self._taken.setdefault((rule, pool), _Taken())
 
@@ -298,7 +303,9 @@ class Sizes:
         return self._entries
 
     def _size(self, rule: str, key: str) -> int | None:
-        """Return how many entries a job reads, the most of those in a bundle."""
+        """Return how many entries a job reads, the most of those in a bundle, if it matters."""
+        if not self._learns(rule):
+            return None
         if (rule, key) not in self._size_of:
             sizes = [events_of(job, self._counted()) for job in self._members(rule, key)]
             known = [one for one in sizes if one is not None]

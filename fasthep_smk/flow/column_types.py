@@ -367,7 +367,7 @@ def refuse_totals(text: str, events: ak.Array, ctx: Context) -> None:
 
 
 def _kind(text: str, events: ak.Array, ctx: Context) -> str:
-    """Return NumPy's letter for the type of a part of an expression; "-" if it is no column."""
+    """Return NumPy's letter for the type of a part of an expression; "-" if it is not a column."""
     column: Any = _column(events, text, ctx)
     return values_of(column).dtype.kind if getattr(column, "ndim", 0) else "-"
 

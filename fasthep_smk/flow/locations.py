@@ -20,7 +20,7 @@ from fasthep_smk.util.yaml_values import as_yaml
 __all__ = ["located", "located_in", "yaml_slips"]
 
 #: A step of a key as messages write it: ``.name``, ``[3]``, ``['a name']``, or ``[true]`` of a key
-#: that is no text.
+#: that is not text.
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(['\"])(.*?)\3\]|\[([^\[\]'\"]+)\]")
 #: What the items of a list are named by.
 _NAMES = ("id", "name")
@@ -145,7 +145,7 @@ def _number(node: yaml.SequenceNode, name: str | None) -> int:
 def _entry(
     node: yaml.Node | None, name: str | None, other: str | None
 ) -> tuple[yaml.Node | None, yaml.Node | None]:
-    """Return the key and the value that a message writes so; ``other`` is a key that is no text."""
+    """Return the key and the value that a message writes so; ``other``: a key that is not text."""
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
         if key.tag == "tag:yaml.org,2002:merge":
             for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:

@@ -74,7 +74,7 @@ def amounts(
     stated: Sequence[Attempt],
     number: int,
     past: Past | None = None,
-    known: KnownOf = lambda _pool, _name: Known(),
+    known: KnownOf | None = None,
 ) -> Attempt:
     """Return an attempt, the ``number``-th from 1, with the memory and time that it asks for.
 
@@ -84,7 +84,7 @@ def amounts(
     now, last = stated[min(number, len(stated)) - 1], number >= len(stated)
     request, origins = now.request, dict(now.origins)
     for name in GROWING:
-        measured = known(now.pool, name) if name in now.measured else Known()
+        measured = known(now.pool, name) if known and name in now.measured else Known()
         said = first = getattr(now.request, name)
         if measured.first is not None:
             first, origins[leaf_of(name)] = measured.first, measured.why
@@ -108,9 +108,7 @@ def amounts(
     return replace(now, request=request, origins=origins)
 
 
-def planned(
-    stated: Sequence[Attempt], known: KnownOf = lambda _pool, _name: Known()
-) -> tuple[Attempt, ...]:
+def planned(stated: Sequence[Attempt], known: KnownOf | None = None) -> tuple[Attempt, ...]:
     """Return what the attempts of a job ask for, if each of them may have lacked anything."""
     made: list[Attempt] = []
     for number in range(1, len(stated) + 1):

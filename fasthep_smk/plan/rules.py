@@ -165,7 +165,7 @@ def asked_by(stated: tuple[Attempt, ...], known: KnownOf | None = None) -> tuple
         return stated
     from fasthep_smk.plan.amounts import planned
 
-    return planned(stated, known) if known else planned(stated)
+    return planned(stated, known)
 
 
 def reads_remote(variations: Iterable[Variation]) -> bool:

@@ -92,7 +92,7 @@ def _yaml_finding(path: Path, error: yaml.MarkedYAMLError) -> Finding:
 
 
 def _text_finding(file: Path) -> Finding:
-    """Return in which line a file holds what is no text of YAML: another encoding, odd characters.
+    """Return in which line a file holds what is not text to YAML: another encoding, odd characters.
 
     A byte-order mark, and the line ends of other systems, are taken.
     """

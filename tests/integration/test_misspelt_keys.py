@@ -218,7 +218,7 @@ def test_a_newer_release_may_have_keys_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A key that is far from all others is a warning then; a slip is refused as ever."""
+    """A key that is far from all others is a warning then; a slip is still refused."""
     document = mistakes.base_for("analysis")
     document["analysis"]["stages"][0]["caching"] = True
     document["styles"]["plane"]["palette"] = "viridis"

@@ -4,9 +4,9 @@
 so seldom that it costs next to nothing; on a batch system it is also noted why jobs wait. What goes
 wrong with that is not said: if it still does at the end, it is said then.
 
-A word at standard input asks for the page as it is then, the last one. The answer is a line with a
-JSON string: why it was not written, or nothing. If standard input is closed without a word, nothing
-more is written.
+A line at standard input asks for the page as it is then, the last one. The answer is a line with a
+JSON string: why it was not written, or nothing. If standard input is closed before that, no other
+page is written.
 """
 
 from __future__ import annotations

@@ -325,3 +325,14 @@ def test_a_partition_that_a_person_has_written_into_the_profile_stays(tmp_path: 
     sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, stated=stated))
     found = {"mem_mb": 7630, "runtime": 120, "slurm_partition": "mine"}
     assert "slurm_partition" not in sizes.sized("stage_A", "0", 1, found)
+
+
+def test_where_nothing_is_measured_no_table_and_no_record_is_read(tmp_path: Path) -> None:
+    build = prepared(tmp_path, *[ONE_GB] * 3, stated=[said(measured=[])] * 3)
+    (build / layout.table("stage_A")).unlink()
+    (build / layout.table("stage_A")).mkdir()  # it cannot be read
+    sizes = Sizes(build)
+    sizes.chosen([job(0)])
+    sizes.refresh([job(1)], [])
+    assert sizes._jobs == {}
+    assert asked(sizes, "1", 1) == POOL_ASKS
