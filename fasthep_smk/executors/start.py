@@ -8,6 +8,7 @@ do. It ends silently if nothing comes, and with that process as long as nothing 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import importlib
 import inspect
@@ -40,6 +41,9 @@ from fasthep_smk.util.snakemake_types import (
 __all__ = ["be_snakemake", "let_pilots_run", "put_in_place_of"]
 
 _TOLD_BY = "--told-by"
+#: Snakemake always imports all its plugins. That for Slurm imports these, in a quarter of the time
+#: of a start, for the report that ``--slurm-efficiency-report`` asks for.
+_FOR_ONE_PLUGIN = ("numpy", "pandas")
 
 
 def be_snakemake(
@@ -55,7 +59,10 @@ def be_snakemake(
         signal_at_parents_end(signal.SIGKILL)
         # In the background of a script, Ctrl-C is ignored, and we have inherited that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.enable(file=2)  # its log says where it crashed
     gc.disable()  # what is imported stays: nothing of it is to be collected
+    for name in _FOR_ONE_PLUGIN:
+        _import_when_used(name)
     change()
     importlib.import_module("snakemake.cli")
     _prepare()
@@ -88,6 +95,19 @@ def let_pilots_run(plugin: types.ModuleType, executor: type) -> None:
     if Path(layout.PILOTS).is_file():
         pilots = importlib.import_module("fasthep_smk.contrib.pilots.executor")
         put_in_place_of(plugin, pilots.piloted(executor))
+
+
+def _import_when_used(name: str) -> None:
+    """Let a module that is imported be loaded when one of its names is used."""
+    stand_in = types.ModuleType(name)
+
+    def load(attribute: str) -> object:
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
+        return getattr(importlib.import_module(name), attribute)
+
+    vars(stand_in)["__getattr__"] = load
+    sys.modules.setdefault(name, stand_in)
 
 
 def _wait_to_be_told(descriptor: int) -> None:

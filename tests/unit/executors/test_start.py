@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -95,3 +97,40 @@ def test_a_planned_look_keeps_no_process_alive(scheduler: Any) -> None:
     assert all(one.daemon for one in timers)
     for one in timers:
         one.cancel()
+
+
+_IMPORTED = """
+import os, sys
+from fasthep_smk.executors import start
+
+def look():
+    argparse = start.importlib.import_module("snakemake.cli").get_argument_parser()
+    for name in start._FOR_ONE_PLUGIN:
+        assert f"{name}.linalg" not in sys.modules and f"{name}.core" not in sys.modules, name
+    report = sys.modules["snakemake_executor_plugin_slurm.efficiency_report"]
+    assert report.parse_maxrss("2G") == 2048  # it asks pandas
+    import pandas
+    from numpy import linalg
+    assert report.pd.DataFrame is pandas.DataFrame and report.np.linalg is linalg
+    assert pandas.core.frame.DataFrame is pandas.DataFrame
+    os._exit(0)
+
+start.be_snakemake(begin=look)
+"""
+
+
+def test_what_one_plugin_needs_is_loaded_when_it_is_used() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORTED], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_where_it_has_crashed_is_in_the_log() -> None:
+    crash = "start.be_snakemake(begin=lambda: __import__('ctypes').string_at(0))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"from fasthep_smk.executors import start; {crash}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode < 0 and "most recent call first" in done.stderr
+    assert "in be_snakemake" in done.stderr
