@@ -32,7 +32,7 @@ help:
 	@echo "make house     count lines, rooms, patches, and what a first run loads of the package"
 	@echo "make mistakes  tell which part of a check refuses each mistake that the tests know"
 	@echo "make reference write docs/reference.md from the schemas and FAST-HEP's specifications"
-	@echo "make man       write man/fasthep-smk.1 from the parser of the command line"
+	@echo "make man       write man/fasthep-smk.1 and docs/commands.md from the parser of the command line"
 	@echo "make docs      make a site of the pages, and check all links in them"
 	@echo "make newest    all tests with the newest FAST-HEP, which may be one that nobody has tested"
 	@echo "make oldest    all tests with the oldest FAST-HEP and Snakemake that are allowed"
@@ -84,6 +84,8 @@ reference: $(VENV)/.installed
 man: $(VENV)/.installed
 	$(RUN) .ci/make-man > man/fasthep-smk.1.new
 	mv man/fasthep-smk.1.new man/fasthep-smk.1
+	$(RUN) .ci/make-man page > docs/commands.md.new
+	mv docs/commands.md.new docs/commands.md
 
 docs: $(VENV)/.installed-test
 	@.ci/make-site $(RUN) build/docs

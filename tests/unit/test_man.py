@@ -1,4 +1,4 @@
-"""man/fasthep-smk.1 is what ``make man`` makes."""
+"""man/fasthep-smk.1 and docs/commands.md are what ``make man`` makes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,20 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "man/fasthep-smk.1"
 
 
+def made(*words: str) -> str:
+    command = [sys.executable, str(ROOT / ".ci/make-man"), *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
 def test_the_manual_page_is_current() -> None:
-    command = [sys.executable, str(ROOT / ".ci/make-man")]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert made.stdout == PAGE.read_text(), "run: make man"
+    assert made() == PAGE.read_text(), "run: make man"
+
+
+def test_the_page_on_commands_is_current_and_has_every_option() -> None:
+    page = (ROOT / "docs/commands.md").read_text()
+    assert made("page") == page, "run: make man"
+    named = {word for line in re.findall(r"`(-[^`]*)`", page) for word in re.split(r",? ", line)}
+    assert set(options_of(make_parser())) - {"-h", "--help", "--version"} <= named
 
 
 def test_every_option_is_in_it() -> None:

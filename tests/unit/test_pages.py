@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from fasthep_smk.cli.parser import make_parser
-from fasthep_smk.cli.usage import subcommands
-from tests.support.pages import ROOT, blocks, options_of, pages, problems
+from tests.support.pages import ROOT, blocks, pages, problems
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -73,13 +70,6 @@ def test_a_block_that_is_wrong(language: str, text: str) -> None:
     (found,) = problems("page.md", f"# Page\n\n```{language}\n{text}\n```\n")
     assert found.startswith("page.md:3: ")
     assert WRONG[language, text] in found
-
-
-def test_the_readme_lists_all_options_of_a_run() -> None:
-    table = (ROOT / "README.md").read_text().partition("\n## Options\n")[2].partition("\n## ")[0]
-    parser = subcommands(make_parser())["run"]
-    listed = set(re.findall(r"--[a-z-]+", table))
-    assert {one for one in options_of(parser) if one.startswith("--")} - {"--help"} <= listed
 
 
 @pytest.mark.parametrize(
