@@ -61,7 +61,7 @@ def test_every_command_up_to_the_cluster(
             continue
         words = shlex.split(text)
         if words[0] == "pip":
-            assert words[1:] == ["install", "fasthep-smk[slurm]"]
+            assert words[1:] == ["install", ".[slurm]"]
             continue
         if words[0] == "cd":
             folder = folder / words[1]
@@ -72,6 +72,8 @@ def test_every_command_up_to_the_cluster(
     assert (folder / "build/artifacts/plots/mass.png").is_file()
     _, first, why, second, ops = said
     assert "13 jobs done" in first
+    assert "5 of 13 jobs" in why
+    assert "stages_Selection_to_Mass" in why
     assert "nbins 30 → 60" in why
     assert "5 jobs done" in second
     assert "axes" in ops
