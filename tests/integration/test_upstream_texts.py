@@ -1,49 +1,46 @@
-"""The texts of docs/upstream: what they say of other packages is still so."""
+"""The faults of other packages in docs/upstream: what their scripts say is still so."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
+from tests.support.faults import FOLDER, PAGE, Entry, entries
 from tests.support.forms import LONG
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "docs" / "upstream"
-TEXTS = sorted(path for path in FOLDER.glob("*.md") if path.name != "README.md")
+ROOT = FOLDER.parents[1]
+ENTRIES = list(entries())
 
-#: ``Seen with fasthep-flow 2026.10.1. Where: `hepflow/api.py` …``, on one line or several.
-SEEN = re.compile(r"Seen with ([\w-]+ \d[\w.]*(, |\. ))+Where: `[^`]+\.py`, `[^`]+` \(line \d+\)")
+each_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: Path(entry.script).stem)
 
 
-def blocks(path: Path, kind: str) -> list[str]:
-    """Return the fenced blocks of one kind."""
-    return re.findall(rf"^```{kind}\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
+def head(entry: Entry) -> str:
+    """Return what a script says of itself."""
+    return ast.get_docstring(ast.parse((FOLDER / entry.script).read_text())) or ""
 
 
-def own_modules(path: Path) -> list[str]:
-    """Return the modules of ours that the last paragraph of a text names."""
-    return re.findall(r"`(fasthep_smk/[^`]*)`", path.read_text().rstrip().rpartition("\n\n")[2])
-
-
-REPRODUCED = [
-    pytest.param(path, id=path.stem)
-    for path in TEXTS
-    if blocks(path, "python") and blocks(path, "text")
-]
+def printed(entry: Entry) -> list[str]:
+    """Return the lines that a script says it prints; none if they differ from run to run."""
+    found = re.match(r"Prints:\n\n((?: {4}.*\n)+)\nExpected: ", head(entry))
+    return textwrap.dedent(found[1]).splitlines() if found else []
 
 
 @LONG
-@pytest.mark.parametrize("path", REPRODUCED)
-def test_the_script_prints_what_the_text_says(path: Path, tmp_path: Path) -> None:
-    (script,), (said,) = blocks(path, "python"), blocks(path, "text")
-    (tmp_path / "script.py").write_text(script)
+@pytest.mark.parametrize(
+    "entry",
+    [pytest.param(entry, id=Path(entry.script).stem) for entry in ENTRIES if printed(entry)],
+)
+def test_the_script_prints_what_it_says(entry: Entry, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text((FOLDER / entry.script).read_text())
     (tmp_path / "tmp").mkdir()
     done = subprocess.run(
         [sys.executable, "script.py"],
@@ -53,22 +50,27 @@ def test_the_script_prints_what_the_text_says(path: Path, tmp_path: Path) -> Non
         text=True,
         timeout=300,
     )
-    missing = [line for line in said.splitlines() if line not in done.stdout.splitlines()]
+    missing = [line for line in printed(entry) if line not in done.stdout.splitlines()]
     assert not missing, (
-        f"{path.name} says that its script prints {missing}, and it prints\n{done.stdout[-2000:]}"
+        f"{entry.script} says that it prints {missing}, and it prints\n{done.stdout[-2000:]}"
         f"{done.stderr[-2000:]}\nIf that is now right, there is a release with the fix: "
-        f"{', '.join(own_modules(path))} may no longer need to work around it."
+        f"{', '.join(entry.modules)} may no longer need to work around it."
     )
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
-def test_each_text_is_complete(path: Path) -> None:
-    title, _, rest = path.read_text().partition("\n")
-    assert title.startswith("# ")
-    assert SEEN.match(" ".join(rest.split()))
-    assert len(blocks(path, "python")) == 1
-    assert len(blocks(path, "text")) <= 1
-    modules = own_modules(path)
-    assert modules
-    assert not [module for module in modules if not (ROOT / module).is_file()]
-    assert max(map(len, path.read_text().splitlines())) <= 110
+@each_entry
+def test_each_entry_is_complete(entry: Entry) -> None:
+    assert "\nExpected: " in head(entry)
+    assert bool(printed(entry)) == head(entry).startswith("Prints:")
+    assert entry.modules
+    assert not [module for module in entry.modules if not (ROOT / module).is_file()]
+
+
+def test_each_script_has_one_entry() -> None:
+    scripts = [path.name for path in FOLDER.glob("*.py")]
+    assert sorted(entry.script for entry in ENTRIES) == sorted(scripts)
+    assert len({entry.anchor for entry in ENTRIES}) == len(ENTRIES)
+
+
+def test_lines_of_the_page_are_short() -> None:
+    assert max(map(len, PAGE.read_text().splitlines())) <= 110

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.faults import entries
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-TEXTS = {path.name for path in (DOCS / "upstream").glob("*.md")} - {"README.md"}
+ENTRIES = list(entries())
 #: The sections of docs/differences.md whose rows are faults of FAST-HEP.
 FAULTS = ("Right where FAST-HEP is wrong", "Refused before anything runs")
 #: The rows without a text: what FAST-HEP's Dask backend does, which is a package of its own.
@@ -32,30 +34,23 @@ def rows(table: str) -> list[list[str]]:
     ]
 
 
-def linked(text: str, folder: str) -> list[str]:
-    return re.findall(rf"\]\({folder}([\w-]+\.md)\)", text)
+def linked(text: str) -> set[str]:
+    """Return the entries of the page for other packages that a text links to."""
+    return set(re.findall(r"\]\(upstream/README\.md#([\w-]+)\)", text))
 
 
 @pytest.mark.parametrize("title", FAULTS)
 def test_each_fault_has_a_text(title: str) -> None:
     listed = rows(section((DOCS / "differences.md").read_text(), title))
     assert len(listed) > 10
-    texts = {row[0]: linked(row[-1], "upstream/") for row in listed}
+    texts = {row[0]: linked(row[-1]) for row in listed}
     assert {what for what, found in texts.items() if not found} <= WITHOUT
-    assert {name for found in texts.values() for name in found} <= TEXTS
-
-
-def test_each_text_has_one_row_in_the_table_of_texts() -> None:
-    index = (DOCS / "upstream" / "README.md").read_text()
-    found = [linked(row[0], "") for table in index.split("\n## ")[1:] for row in rows(table)]
-    assert sorted(name for names in found for name in names) == sorted(TEXTS)
+    assert set().union(*texts.values()) <= {entry.anchor for entry in ENTRIES}
 
 
 def test_each_wrong_or_lost_result_is_a_difference() -> None:
     """But for one that shows where references are read from files, as here between jobs."""
-    index = (DOCS / "upstream" / "README.md").read_text()
-    wrong = {
-        name for row in rows(section(index, "Wrong or lost results")) for name in linked(row[0], "")
-    }
-    named = linked((DOCS / "differences.md").read_text(), "upstream/")
-    assert wrong - set(named) == {"partition-zero-lost.md"}
+    named = linked((DOCS / "differences.md").read_text())
+    wrong = [entry for entry in ENTRIES if entry.section == "Wrong or lost results"]
+    missing = [entry.script for entry in wrong if entry.anchor not in named]
+    assert missing == ["partition-zero-lost.py"]

@@ -1,0 +1,28 @@
+"""Prints:
+
+    partitions: 1
+
+Expected: `partitions: 4`.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import uproot
+from hepflow.api import run_workflow_file
+
+os.chdir(tempfile.mkdtemp())
+with uproot.recreate("events.root") as out:
+    out.mktree("events", {"x": np.ones(100)})
+Path("workflow.yaml").write_text("""
+use: {profiles: [hep]}
+data:
+  datasets: [{name: a, files: [events.root]}]
+analysis:
+  stages:
+    - {id: Cuts, op: hep.selection.cutflow, params: {selection: {All: ["x > 0"]}}}
+""")
+result = run_workflow_file("workflow.yaml", outdir="build", chunk_size=25)
+print("partitions:", len(result.summary["partitions"]))

@@ -1,0 +1,15 @@
+"""Prints:
+
+    left alone: True
+
+Expected: `False`, or another method that replaces what the rule asks for.
+"""
+
+import inspect
+
+from snakemake.jobs import Job
+
+print(
+    "left alone:",
+    "do not add aux_resources that are already in resources" in inspect.getsource(Job),
+)
