@@ -40,6 +40,8 @@ from fasthep_smk.util.yaml_values import key_of
 __all__ = ["hidden_findings", "meaning_findings"]
 
 _RENDERERS = "hep.render."
+#: Plots with the label of an experiment, which is CMS by default.
+_LABELLED = (f"{_RENDERERS}hist1d", f"{_RENDERERS}data_mc")
 _DATASET_AXES = ("dataset", "dataset_name")
 #: Where FAST-HEP's compiler replaces a name.
 _REPLACED = (
@@ -207,7 +209,7 @@ def _of_plots(
     datasets = mapping(plan.context.get("datasets"))
     names = [str(name) for name in datasets]
     groups = [str(mapping(one).get("group") or name) for name, one in datasets.items()]
-    vocabulary = Vocabulary(document)
+    vocabulary, labelled = Vocabulary(document), False
     if names:
         vocabulary.names |= {"drawn datasets": names, "drawn groups": groups}
     for node in plan.nodes:
@@ -229,6 +231,15 @@ def _of_plots(
         if mapping(datasets.get(str(data))).get("eventtype") == "mc":
             problem = f"{data!r} is simulation: its eventtype is mc"
             yield Doubt(file=workflow, key=f"{key}.data_mc.data", problem=problem)
+        style = mapping(then.get("style") or spec.get("style"))
+        if then.get("op", op) in _LABELLED and "experiment" not in style and not labelled:
+            yield Doubt(
+                file=workflow,
+                key=f"{key}.style.experiment",
+                problem="is not given: FAST-HEP writes 'CMS' and '13 TeV' on such plots",
+                expected="CMS or ATLAS for its label, ROOT for none",
+            )
+            labelled = True  # said once
         found = list(vocabulary.findings(spec, "style", file=workflow, key=key))
         yield from found
         told = any(".transforms" in (one.key or "") for one in found)
