@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,11 +38,11 @@ if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Apart, Launch, Requests
 
 __all__ = [
-    "ENVIRONMENT",
     "IN_CONTAINER",
     "Contents",
     "Written",
     "begin_alone",
+    "conda_environment",
     "refuse_unseen",
     "worker_script",
     "write",
@@ -53,22 +55,6 @@ IN_CONDA = '[ -e "${CONDA_PREFIX:-}.env_setup_done" ]'
 
 #: What Snakemake quotes wrongly or replaces in a path, and what stands between two of them.
 _NOT_BOUND = frozenset("'$\\:,\n")
-#: The environment a job needs, for ``--software-deployment-method conda``.
-ENVIRONMENT = """\
-channels:
-  - conda-forge
-dependencies:
-  - python >=3.11,<3.14
-  - pip
-  - pip:
-      - fasthep-smk
-      - fasthep-flow >=2026.10.1,<2026.11
-      - fasthep-carpenter >=2026.10.1,<2026.11
-      - fasthep-curator >=2026.10.1,<2026.11
-      - fasthep-render >=2026.10.1,<2026.11
-"""
-
-
 #: Hands a job to the fork server: a script, to be started with nothing imported.
 CLIENT = Path(__file__).parents[1] / "worker" / "fork_client.py"
 
@@ -141,7 +127,7 @@ def write(contents: Contents) -> Written:
     files.write_text(build / layout.PARTITIONS, task_tables.partitions_text(rules))
     files.write_text(build / layout.RUN, json.dumps(_launch(contents), indent=1) + "\n")
     files.write_text(smk / "common.smk", snakefile.COMMON)
-    files.write_text(smk / "envs" / "fasthep-smk.yaml", ENVIRONMENT)
+    files.write_text(smk / "envs" / "fasthep-smk.yaml", conda_environment())
     files.write_text(build / layout.WORKER, worker_script(rules), executable=True)
     if not placement.transfers:
         (build / layout.TRANSFER).unlink(missing_ok=True)
@@ -265,6 +251,28 @@ def begin_alone(more: str = "") -> str:
         f'    case $0 in */{layout.WORKER}) cd "${{0%/{layout.WORKER}}}" || exit 2 ;; esac\n'
         "    shift 2\n"
         "fi\n"
+    )
+
+
+def conda_environment() -> str:
+    """Return the environment of jobs for conda: this package, and the packages that it requires.
+
+    An index need not have this package: pip gets it from where it was installed from (PEP 610).
+    """
+    needs = ["fasthep-smk"]
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        ours = metadata.distribution("fasthep-smk")
+        origin = json.loads(ours.read_text("direct_url.json") or "{}")
+        url, vcs = origin.get("url"), origin.get("vcs_info")
+        if vcs:
+            url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+        needs = [f"fasthep-smk @ {url}" if url else f"fasthep-smk =={ours.version}"]
+        needs += [one for one in ours.requires or () if "extra ==" not in one]
+    python = ".".join(map(str, sys.version_info[:2]))
+    lines = "".join(f"      - {json.dumps(one, ensure_ascii=False)}\n" for one in needs)
+    return (
+        "channels:\n  - conda-forge\n"
+        f"dependencies:\n  - python ={python}\n  - pip\n  - pip:\n{lines}"
     )
 
 
