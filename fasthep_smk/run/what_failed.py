@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -58,6 +59,7 @@ def what_failed(
         for item in dict.fromkeys(reader.failed_logs.values())
         if item not in noted and not killed
     ]
+    _link_logs(written.build, [*noted, *silent])
     count = len(failed) + len(silent)
     if not count and any(IS_UNUSABLE.match(line) for line in reader.tail):
         return RunFailed(refusal(reader))
@@ -100,6 +102,18 @@ def what_failed(
         for place, item in enumerate(failed)
     }
     return JobsFailed(text, {**reasons, **heard}, reader.done)
+
+
+def _link_logs(build: Path, logs: Iterable[str]) -> None:
+    """Link the logs of failed jobs in ``err``, where FAST-HEP's documentation says to look."""
+    for log in logs:
+        # The name of a log comes from a note, which a worker may have sent.
+        if not layout.place_of_log(log) or ".." in Path(log).parts or not (build / log).is_file():
+            continue
+        link = build / layout.CAPTURED[1] / Path(log).relative_to(layout.LOGS)
+        with contextlib.suppress(OSError):
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(os.path.relpath(build / log, link.parent))
 
 
 def message(

@@ -298,6 +298,9 @@ def forget(build: Path, but: Collection[str] = ()) -> None:
 
     Those of the batch jobs in ``but`` stay: they go on.
     """
+    for path in (build / layout.CAPTURED[1]).rglob("*.log"):
+        if path.is_symlink():  # to the log of a job that had failed
+            path.unlink(missing_ok=True)
     kept = [note for note in read_all(build) if note.batch_job in but] if but else []
     folder = build / "smk" / "failures"
     shutil.rmtree(folder, ignore_errors=True)
