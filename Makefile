@@ -20,7 +20,7 @@ RUN = "$(VENV)/bin/python"
 BENCH_VENV ?= .venv-bench
 BENCH_ARGS ?= --write docs/benchmarks.md
 
-.PHONY: help demo test unit bytecode lint audit messages house mistakes reference man docs newest oldest nightly bench clean coverage pictures
+.PHONY: help demo test unit bytecode lint audit messages house mistakes reference man docs newest oldest nightly bench clean coverage pictures release
 
 help:
 	@echo "make demo      install, make events, run the demo analysis; shows where its plots are"
@@ -38,6 +38,7 @@ help:
 	@echo "make oldest    all tests with the oldest FAST-HEP and Snakemake that are allowed"
 	@echo "make nightly   all cases of all tests: hours; $(CHAOS_ROUNDS) kills, $(EDIT_ROUNDS) runs with edits"
 	@echo "make coverage  which lines the tests run, also in jobs: twice the time of the tests"
+	@echo "make release   build sdist and wheel of the git tag in dist/, check them, try the wheel"
 	@echo "make bench     time everything against fasthep run: half an hour; BENCH_ARGS='zmumu --repeats 1'"
 	@echo "make pictures  redraw the pictures of the README (needs graphviz)"
 	@echo "make clean     remove the virtual environment and what the demo made"
@@ -123,6 +124,9 @@ $(BENCH_VENV)/.installed: pyproject.toml .ci/make-venv
 
 bench: $(BENCH_VENV)/.installed
 	"$(BENCH_VENV)/bin/python" -m tests.benchmarks $(BENCH_ARGS)
+
+release: $(VENV)/.installed
+	@.ci/release $(RUN) "$(CONSTRAINTS)"
 
 pictures: demo
 	@.ci/make-pictures "$(VENV)"

@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # typing takes longer to import than all of this
 if TYPE_CHECKING:
     from fasthep_smk.api import Results, Translated, load_results, run, translate
 
-__version__ = "0.1.0"
+    __version__: str
 
 __all__ = ["Results", "Translated", "__version__", "load_results", "rng", "run", "translate"]
 
@@ -23,6 +23,10 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Imported when needed: operations and the command line ask for nothing of it.
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("fasthep-smk")
     from fasthep_smk import api
 
     return getattr(api, name)

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk import __version__
 from fasthep_smk.cli import values
 from fasthep_smk.cli.build_commands import add_build_folder, add_trust
 from fasthep_smk.cli.usage import Parser, not_a_command, subcommands, unknown_words
@@ -73,6 +72,16 @@ def names_of_options(command: str) -> dict[str, str]:
     return {one.dest: one.option_strings[-1] for one in found if one.dest != "help"}
 
 
+class _Version(argparse.Action):
+    """Prints the version, which is looked up only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        from fasthep_smk import __version__
+
+        print(f"fasthep-smk {__version__}")
+        parser.exit()
+
+
 def make_parser() -> Parser:
     """Return the parser of the command line."""
     parser = Parser(
@@ -80,7 +89,7 @@ def make_parser() -> Parser:
         description="Run a FAST-HEP workflow as a Snakemake workflow. "
         "'fasthep-smk workflow.yaml' is short for 'fasthep-smk run workflow.yaml'.",
     )
-    parser.add_argument("--version", action="version", version=f"fasthep-smk {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     run = commands.add_parser(
         "run",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from fasthep_smk.util.names import shell
+from tests.support.forms import some
 
 pytestmark = pytest.mark.integration
 
@@ -45,6 +49,36 @@ def test_the_command_of_fast_hep_comes_with_it(installed: Path) -> None:
     assert "Requires-Dist: fasthep-cli" in found.read_text()
     scripts = metadata.distribution("fasthep-cli").entry_points.select(group="console_scripts")
     assert "fasthep" in scripts.names
+
+
+def test_the_version_is_that_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    (wheel,) = (installed.parent / "dist").glob("*.whl")
+    version = wheel.name.split("-")[1]
+    assert call(installed, tmp_path, "fasthep-smk", "--version") == f"fasthep-smk {version}\n"
+    ask = "import fasthep_smk; print(fasthep_smk.__version__)"
+    assert call(installed, tmp_path, "python", "-c", ask) == f"{version}\n"
+
+
+@pytest.mark.parametrize(
+    ("tag", "version"),
+    some([("v1.2.3", r"1\.2\.3"), (None, r"0\.1\.0\.dev1\+g\w+"), ("", r"0\.1\.0\.dev0")], 1),
+)
+def test_the_version_is_that_of_the_tag(tmp_path: Path, tag: str | None, version: str) -> None:
+    """Without a tag it is that of a commit; without git, what is written down for that."""
+    clone = tmp_path / "clone"
+    kept = shutil.ignore_patterns(".*", "build", "dist", "workflow", "tests", "docs")
+    shutil.copytree(ROOT, clone, ignore=kept)
+    git = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    if tag != "":
+        for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "All"]):
+            subprocess.run([*git, *words], check=True)
+    if tag:
+        subprocess.run([*git, "tag", tag], check=True)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "wheel"]
+    made = tmp_path / "made"
+    subprocess.run([*pip, "--no-deps", "-w", str(made), str(clone)], check=True)
+    (wheel,) = made.glob("*.whl")
+    assert re.fullmatch(version, wheel.name.split("-")[1])
 
 
 def test_nothing_of_the_repository_is_needed(installed: Path, tmp_path: Path) -> None:
