@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
 
@@ -14,7 +15,9 @@ def pytest_configure() -> None:
     """Search for garbage as seldom as a command of ours does in a process of its own.
 
     Many tests call `main` in the process of pytest, where it leaves these settings as they are.
+    Runs are not at the site of who runs the tests.
     """
+    os.environ.pop("SNAKEMAKE_PROFILE", None)
     gc.set_threshold(50_000, 20, 100)
 
 

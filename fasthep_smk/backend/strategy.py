@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fasthep_smk.config.site import load_site
+from fasthep_smk.config.execution import load_site
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Findings
 

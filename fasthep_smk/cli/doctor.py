@@ -66,7 +66,9 @@ def do_doctor(options: argparse.Namespace) -> int:
     """Print what was checked; the exit status is 1 if the site cannot be used."""
     look_at = partial(examine, folder=Path.cwd(), timeout=options.timeout)
     if options.workflow is None:
-        checks = look_at(execution_of_site(options.profile))
+        alone = execution_of_site(options.profile)
+        pipeline.say_site(alone.site)
+        checks = look_at(alone)
     else:
         with scratch() as folder:
             start = begin(options, folder / "build", folder / "aside")

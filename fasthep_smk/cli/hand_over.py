@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from fasthep_smk.cli.main import main as fasthep_smk
+from fasthep_smk.config.site import default_profile
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
@@ -53,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
         os.chdir(how["folder"])
         given = [how["workflow"], "--outdir", str(build), *how["what"]]
         if what == "run":
-            here = [] if "--profile" in given else ["-j", arguments[2]]
+            elsewhere = "--profile" in given or default_profile(how["workflow"])[0]
+            here = [] if elsewhere else ["-j", arguments[2]]
             if status := fasthep_smk(["run", *given, *how["how"], *here]):
                 return status
         found = _asked(given)

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.config import schema
@@ -13,18 +14,22 @@ from fasthep_smk.config.credentials import Requirement, requirements_of, said_of
 from fasthep_smk.config.environment import Environment, read_environment, runtime_findings
 from fasthep_smk.config.layers import Layer
 from fasthep_smk.config.pools import make_pools, merged_defaults
+from fasthep_smk.config.requests import SYSTEMS
 from fasthep_smk.config.routing import MEMORY_OPTIONS, Router, stage_needs
 from fasthep_smk.config.settings import CONFIG_KEYS
-from fasthep_smk.config.site import Site, load_site
+from fasthep_smk.config.site import Site, default_profile
 from fasthep_smk.config.staging import Staging, read_staging, staging_findings
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest
+from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.config.dataset_sizes import DatasetSize
 
-__all__ = ["Execution", "read_execution"]
+__all__ = ["Execution", "load_site", "read_execution"]
 
+#: FAST-HEP's names for running on the machine where one is.
+_LOCAL_STRATEGIES = ("default", "local", "threads", "processes", "synchronous")
 #: Backends for which nothing needs to be said.
 _LOCAL_BACKENDS = ("local", "snakemake")
 #: What says how much memory jobs get, among the resources of jobs that name none.
@@ -48,6 +53,38 @@ class Execution:
     staging: Staging = field(default_factory=Staging)
     credentials: tuple[Requirement, ...] = ()
     by_dataset: tuple[DatasetSize, ...] = ()
+
+
+def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
+    """Return the site that ``--profile`` names, or `default_profile`, or ``execution.strategy``.
+
+    Raises:
+        Findings: the profile does not exist, or something in it is wrong.
+    """
+    system, key = _system_of(strategy, workflow), "--profile"
+    if profile is None:
+        profile, key = default_profile(workflow, strategy)
+    if profile is None:
+        return Site(system, why=f"execution.strategy: {strategy}")
+    from fasthep_smk.config.site_profile import read_site
+
+    return read_site(profile, key, Path(workflow))
+
+
+def _system_of(strategy: str, workflow: str) -> str:
+    if strategy in _LOCAL_STRATEGIES:
+        return "local"
+    if strategy in SYSTEMS:
+        return strategy
+    close = nearest(strategy, SYSTEMS)
+    raise Findings.one(
+        "no such strategy here",
+        file=workflow,
+        key="execution.strategy",
+        value=as_yaml(strategy),
+        expected=", ".join(SYSTEMS),
+        hint=f"did you mean {close!r}?" if close else "or choose a site with --profile",
+    )
 
 
 def read_execution(

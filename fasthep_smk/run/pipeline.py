@@ -25,12 +25,12 @@ from fasthep_smk.translate.translation import (
     Planned,
     Start,
     Translation,
-    load,
     place,
     reconcile,
     write,
 )
 from fasthep_smk.translate.translation import compile_plans as compile_unexplained
+from fasthep_smk.translate.translation import load as load_untold
 from fasthep_smk.translate.translation import plan as plan_unexplained
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.files import sha256_file
@@ -38,6 +38,7 @@ from fasthep_smk.util.masking import masked
 from fasthep_smk.util.scratch import scratch
 
 if TYPE_CHECKING:
+    from fasthep_smk.config.site import Site
     from fasthep_smk.run.display import Screen
     from fasthep_smk.run.engine import Outcome
     from fasthep_smk.run.prestart import Prestarted
@@ -58,6 +59,7 @@ __all__ = [
     "plan",
     "reconcile",
     "run",
+    "say_site",
     "up_to",
     "warn",
     "write",
@@ -97,6 +99,20 @@ class Concluded(Finished):
 
     disk: str
     incomplete: str | None
+
+
+def load(start: Start) -> Loaded:
+    """Read the workflow and the site; print the site if it is a default."""
+    loaded = load_untold(start)
+    if not start.settings.quiet:
+        say_site(loaded.execution.site)
+    return loaded
+
+
+def say_site(site: Site) -> None:
+    """Print the site of a run if neither the command line nor the workflow names it."""
+    if not site.why.startswith(("--profile", "execution")):
+        print(f"fasthep-smk: site: {site.system} ({site.why})", file=sys.stderr)
 
 
 def compile_plans(loaded: Loaded) -> Compiled:
@@ -295,7 +311,9 @@ def _translate_again(
 
     forget_modules()
     # What earlier jobs left was read once: these rounds know the jobs that have run.
-    settings = replace(translation.settings, without=without, verify=False, no_preflight=True)
+    settings = replace(
+        translation.settings, without=without, verify=False, no_preflight=True, quiet=True
+    )
     with scratch() as folder:
         start = Start(
             settings=settings,

@@ -154,7 +154,7 @@ def _begun(translation: Translation) -> LastRun:
         "started": round(time.time(), 3),
         "ended": None,
         "command": masked(shell(["fasthep-smk", *sys.argv[1:]])),
-        "site": str(settings.profile or placement.site.system),
+        "site": str(settings.profile or placement.site.folder or placement.site.system),
         "system": placement.site.system,
         "versions": _versions(),
         "workflow": str(settings.workflow),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.run_settings import RunSettings
+from fasthep_smk.config.site import default_profile
 from fasthep_smk.run.hangup import outliving_the_terminal
 from fasthep_smk.run.lock import hold
 from fasthep_smk.run.prestart import is_likely_idle, prestart
@@ -53,7 +54,7 @@ def run_whole(
         def begin(system: str) -> Prestarted | None:
             return None if is_idle else until_the_end.enter_context(prestart(build, held, system))
 
-        here = settings.profile in (None, "local")
+        here = (settings.profile or default_profile(str(settings.workflow))[0]) in (None, "local")
         prestarted = begin("local") if here else None
         # Imported now: what is prestarted does not wait for the compiler's import.
         from fasthep_smk import sites

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from fasthep_smk import sites
 from fasthep_smk.config import schema
-from fasthep_smk.config.execution import Execution, read_execution
+from fasthep_smk.config.execution import Execution, load_site, read_execution
 from fasthep_smk.config.run_settings import RunSettings
-from fasthep_smk.config.site import load_site
 from fasthep_smk.flow import check, release
 from fasthep_smk.flow.compile import (
     CompiledPlan,
@@ -496,7 +495,7 @@ def execution_of_site(profile: str | None) -> Execution:
     Raises:
         Findings: something is wrong with the site.
     """
-    site = load_site(profile, "local", workflow="")
+    site = load_site(profile, "default", workflow="")
     pools: dict[str, YamlMapping] = {name: {} for name in site.pool_profiles}
     document = {"execution": {"pools": pools}}
     execution, findings = read_execution(document, {}, profile=profile, workflow="")

@@ -34,7 +34,7 @@ def do_pack(options: argparse.Namespace) -> int:
             compiled = pipeline.up_to(pipeline.compile_plans, start)
         asked = compiled.execution.environment
         modules = {name for one in compiled.plans for name in modules_of(one.plan)}
-    elif options.profile is not None:
+    else:
         asked = execution_of_site(options.profile).environment
     contents = contents_of(options.environment or _kind(asked), modules)
     found = pack(contents, options.output or options.outdir / layout.ARCHIVES, tell=sys.stderr)

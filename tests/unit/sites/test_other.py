@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from fasthep_smk import sites
+from fasthep_smk.config.execution import load_site
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.config.site import Site, load_site
+from fasthep_smk.config.site import Site
 from fasthep_smk.sites.other import Other
 from fasthep_smk.translate import profile
 from fasthep_smk.translate.placement import place

@@ -13,9 +13,9 @@ from snakemake_executor_plugin_slurm.validation import validate_slurm_extra
 
 from fasthep_smk import sites
 from fasthep_smk.cli.site_init import init_site
-from fasthep_smk.config.execution import read_execution
+from fasthep_smk.config.execution import load_site, read_execution
 from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
-from fasthep_smk.config.site import Site, load_site
+from fasthep_smk.config.site import Site
 from fasthep_smk.plan.rules import Bundle, Rule
 from fasthep_smk.sites import slurm
 from fasthep_smk.translate import profile

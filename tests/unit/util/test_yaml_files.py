@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fasthep_smk.config.site import load_site
+from fasthep_smk.config.execution import load_site
 from fasthep_smk.flow.compile import load_with_digests
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.yaml_files import load

@@ -1,0 +1,202 @@
+"""A site profile: a folder as Snakemake knows it, and what stands in its ``pools.yaml``.
+
+That may be ``default`` (for every pool), ``pool_profiles`` by name, ``limits``, ``machine``,
+``environment``, ``staging``, ``credentials``, ``keep_logs`` and ``waiting``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from fasthep_smk.config import schema
+from fasthep_smk.config.requests import SYSTEMS
+from fasthep_smk.config.secret_urls import secret_findings
+from fasthep_smk.config.site import PROFILE_FILES, Site, snakemake_folders
+from fasthep_smk.util import executor_plugins as plugins
+from fasthep_smk.util.documents import YamlMapping
+from fasthep_smk.util.errors import Finding, Findings, nearest
+from fasthep_smk.util.names import shell
+from fasthep_smk.util.ownership import problem_of
+from fasthep_smk.util.units import parse_bytes, parse_duration
+from fasthep_smk.util.yaml_files import load_each_key_once
+from fasthep_smk.util.yaml_values import as_yaml
+
+__all__ = ["read_site"]
+
+_CONFIGS = PROFILE_FILES[:2]
+#: Profiles of ours: examples to copy, and some to use by their names.
+_PROFILES = Path(__file__).parent / "profiles"
+
+
+def read_site(profile: str, key: str, workflow: Path) -> Site:
+    """Return the site in a profile, a folder or a name; ``key`` is the option that gave it, if any.
+
+    Raises:
+        Findings: it does not exist, or something in it is wrong.
+    """
+    why = f"{key} {profile}".strip()
+    folder = _find(profile, key)
+    if folder is None:
+        return Site(profile, why=why)
+    if "/" not in profile or not key:  # it was looked for
+        _refuse_of_others(folder, profile, key, workflow)
+    settings, file = _settings(folder)
+    executor = settings.get("executor", "local")
+    findings: list[Finding] = [*_executor_findings(executor, file)]
+    retries = settings.get("retries", 0)
+    if type(retries) is not int or not 0 <= retries <= 100:
+        findings.append(
+            Finding(
+                file=file,
+                key="retries",
+                problem="is not a valid value",
+                value=as_yaml(retries),
+                expected="a whole number, 0 to 100",
+            )
+        )
+    content, path = _pools(folder, findings)
+    if findings:
+        raise Findings(findings)
+    limits = content.get("limits") or {}
+    waiting = content.get("waiting")
+    return Site(
+        system=str(executor),
+        folder=folder,
+        why=why,
+        settings=settings,
+        file=path,
+        default=content.get("default") or {},
+        pool_profiles=content.get("pool_profiles") or {},
+        machine=content.get("machine") or {},
+        longest=parse_duration(limits["walltime"]) if limits.get("walltime") else None,
+        waiting=parse_duration(waiting) if waiting else Site.waiting,
+        keep_logs=parse_duration(content["keep_logs"])
+        if content.get("keep_logs")
+        else Site.keep_logs,
+        said=content,
+    )
+
+
+def _executor_findings(executor: object, file: str) -> Iterator[Finding]:
+    """Yield why an executor cannot be used: it is unknown, or its plugin is not installed."""
+    if executor in SYSTEMS or (isinstance(executor, str) and plugins.is_installed(executor)):
+        return
+    close = nearest(str(executor), [*SYSTEMS, *plugins.installed()])
+    meant = f"did you mean {close!r}?" if close else ""
+    install = f"pip install {plugins.distribution_of(executor)}" if _is_name(executor) else ""
+    yield Finding(
+        file=file,
+        key="executor",
+        problem="no such executor here",
+        value=as_yaml(executor),
+        expected=f"{', '.join(SYSTEMS)}, or one whose plugin of Snakemake's is installed",
+        hint=" Or, if there is such a plugin: ".join(filter(None, (meant, install))) or None,
+    )
+
+
+def _is_name(executor: object) -> TypeGuard[str]:
+    return isinstance(executor, str) and plugins.NAME.fullmatch(executor) is not None
+
+
+def _find(profile: str, key: str) -> Path | None:
+    """Return the folder of a profile; ``None`` for the plain settings of a batch system."""
+    if not profile.strip():
+        raise Findings.one("the name is empty", key=key, expected="a folder or a name")
+    folder = Path(profile[:4000]).expanduser()
+    if len(folder.name) > 255:
+        raise Findings.one("no such profile", key=key, value=f"{profile[:50]}...")
+    if folder.is_dir() and any((folder / name).exists() for name in PROFILE_FILES):
+        return folder.resolve()
+    known: list[str] = [*SYSTEMS]
+    for top in snakemake_folders():
+        if "/" not in profile and (top / profile).is_dir():
+            return (top / profile).resolve()
+        known += [item.name for item in top.glob("*") if item.is_dir()] if top.is_dir() else []
+    if profile in SYSTEMS:
+        return None
+    ours = sorted(item.name for item in _PROFILES.iterdir())
+    if profile in ours:
+        return _PROFILES / profile
+    known += [name for name in ours if name not in known]
+    what = "holds no config.yaml" if folder.is_dir() else "no such profile"
+    close = nearest(profile, known)
+    raise Findings.one(
+        what,
+        key=key,
+        value=as_yaml(profile),
+        expected=f"a folder with a config.yaml, or one of {', '.join(known)}",
+        hint=f"did you mean {close!r}?" if close else None,
+    )
+
+
+def _refuse_of_others(folder: Path, profile: str, key: str, workflow: Path) -> None:
+    """Refuse a profile that was found by its name and that others may have written.
+
+    If it is a default, which no ``key`` gave, the folder above counts, too.
+
+    Raises:
+        Findings: it names Python that runs, and options of the batch system.
+    """
+    above = [] if key else [Path(profile).parent]
+    for path in (*above, folder, *(folder / name for name in PROFILE_FILES)):
+        if (problem := problem_of(path, workflow)) is not None:
+            raise Findings.one(
+                f"is not used, since {problem}",
+                file=str(path),
+                key=key or None,
+                value=as_yaml(profile),
+                expected="a profile of yours that only you can write to: it was found by its name",
+                hint=f"{shell(['chmod', '-R', 'go-w', path])}, if it is yours; "
+                f"{shell(['--profile', folder])}, if you trust its author",
+            )
+
+
+def _settings(folder: Path) -> tuple[YamlMapping, str]:
+    for name in _CONFIGS:
+        if (folder / name).exists():
+            content = _read(folder / name)
+            if not isinstance(content, dict):
+                raise Findings.one(
+                    "is not a mapping", file=str(folder / name), expected="Snakemake's options"
+                )
+            return content, str(folder / name)
+    return {}, str(folder / "config.yaml")
+
+
+def _pools(folder: Path, findings: list[Finding]) -> tuple[YamlMapping, str]:
+    path = folder / "pools.yaml"
+    if not path.exists():
+        return {}, str(path)
+    content = _read(path)
+    wrong = schema.findings_of(content, "site", file=str(path))
+    if not wrong:
+        wrong = [*_unreadable(content, str(path)), *secret_findings(content, file=str(path))]
+    findings += wrong
+    return dict(content) if not wrong else {}, str(path)
+
+
+def _unreadable(content: YamlMapping, file: str) -> Iterator[Finding]:
+    """Yield amounts that have the right shape and mean nothing: ``00:00:00``, ``0GB``."""
+    machine = content.get("machine") or {}
+    for key, value, parse in (
+        ("limits.walltime", (content.get("limits") or {}).get("walltime"), parse_duration),
+        ("waiting", content.get("waiting"), parse_duration),
+        ("keep_logs", content.get("keep_logs"), parse_duration),
+        ("machine.memory", machine.get("memory"), parse_bytes),
+        ("machine.disk", machine.get("disk"), parse_bytes),
+    ):
+        try:
+            if value is not None:
+                parse(value)
+        except ValueError as error:
+            problem = "is not a valid value"
+            yield Finding(
+                file=file, key=key, problem=problem, value=as_yaml(value), expected=str(error)
+            )
+
+
+def _read(path: Path) -> Any:
+    return load_each_key_once(path, partial(schema.misread, part="site", file=str(path))) or {}
