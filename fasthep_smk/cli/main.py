@@ -67,18 +67,12 @@ def _main(arguments: list[str]) -> int:
     # As of diff, 1 says that there are differences.
     trouble = 2 if arguments[:1] == ["compare"] else None
     try:
-        options = parse(arguments)
-        if options.command != "run" and options.snakemake:
-            words = " ".join(options.snakemake)
-            raise UsageError(
-                f"{options.command!r} does not start Snakemake: remove {words} after --"
-            )
-        close_new_files()
-        _check_build(options)
-        status = _function_of(options.command)(options)
-        if options.command in _ANSWERING or getattr(options, "dry_run", False):
-            console.require_written()
-        return status
+        ours = arguments[: [*arguments, "--"].index("--")]
+        if "--json" in ours and (ours[0] == "run" or ours[0] not in (*COMMANDS, "help")):
+            from fasthep_smk.cli.last_line import with_last_line
+
+            return with_last_line(arguments, _obey)
+        return _obey(parse(arguments))
     except SmkError as error:
         print(f"fasthep-smk: {error}", file=sys.stderr)
         return trouble or error.exit_code
@@ -98,6 +92,18 @@ def _main(arguments: list[str]) -> int:
     except OSError as error:
         print(f"fasthep-smk: {disk_full.told(error)}", file=sys.stderr)
         return trouble or 1
+
+
+def _obey(options: argparse.Namespace) -> int:
+    if options.command != "run" and options.snakemake:
+        words = " ".join(options.snakemake)
+        raise UsageError(f"{options.command!r} does not start Snakemake: remove {words} after --")
+    close_new_files()
+    _check_build(options)
+    status = _function_of(options.command)(options)
+    if options.command in _ANSWERING or getattr(options, "dry_run", False):
+        console.require_written()
+    return status
 
 
 def _check_build(options: argparse.Namespace) -> None:

@@ -202,7 +202,8 @@ def make_parser() -> Parser:
             "--profile",
             metavar="SITE",
             help="site: a Snakemake profile (a folder, which may hold a pools.yaml), or local, "
-            "slurm, htcondor (default: execution.strategy of the workflow)",
+            "slurm, htcondor (default: SNAKEMAKE_PROFILE, profiles/default beside the workflow, "
+            "execution.strategy, or a profile of yours called default)",
         )
         command.add_argument(
             "--identity",
@@ -286,13 +287,20 @@ def make_parser() -> Parser:
         help="run this command of a shell when the run has ended, however it has; it finds "
         "FASTHEP_SMK_STATUS, FASTHEP_SMK_SUMMARY and FASTHEP_SMK_BUILD in its environment",
     )
+    ends = run.add_mutually_exclusive_group()
+    ends.add_argument(
+        "--json",
+        action="store_true",
+        help="print one line of JSON at the end, also of a run that fails or is refused: outcome, "
+        "problem, build, report, jobs, failures; all else goes to standard error",
+    )
     run.add_argument(
         "--cancel",
         action="store_true",
         help="cancel the batch jobs of an earlier run that are still in the queue; without it, "
         "those that are still wanted go on",
     )
-    run.add_argument(
+    ends.add_argument(
         "-n", "--dry-run", action="store_true", help="show what would run; run nothing"
     )
     run.add_argument(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fasthep_smk.run.notify import Status
     from fasthep_smk.run.pipeline import Concluded
 
-__all__ = ["do_check", "do_run", "do_translate"]
+__all__ = ["do_check", "do_run", "do_translate", "ended_as"]
 
 
 def do_run(options: argparse.Namespace) -> int:
@@ -46,12 +46,12 @@ def do_run(options: argparse.Namespace) -> int:
 
     with at_end(options.notify, build) as notice:
         found = run()
-        notice.status = _ended_as(build)
+        notice.status = ended_as(build)
         notice.summary = found.incomplete or _last_line(found)
     return 0
 
 
-def _ended_as(build: Path) -> Status:
+def ended_as(build: Path) -> Status:
     """Return in a word what the results of a run that has ended well are."""
     if is_partial(build):
         return "partial"

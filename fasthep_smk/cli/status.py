@@ -38,7 +38,7 @@ from fasthep_smk.util import files
 from fasthep_smk.util.names import printable
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["Status", "as_data", "as_text", "do_status", "look"]
+__all__ = ["Status", "as_data", "as_text", "do_status", "failure_as_data", "look"]
 
 #: How many failed jobs are shown, and how much of each.
 _FAILED, _WIDTH = 10, 160
@@ -159,24 +159,18 @@ def as_data(status: Status) -> dict[str, object]:
         "incomplete": bool(missing_report.reported(status.build)),
         "sample": missing_report.is_sample(status.build),
         "queue": None if status.queue is None else [_in_queue(left) for left in status.queue],
-        "failed": [
-            {
-                "rule": note.rule,
-                "key": note.key,
-                "kind": note.kind,
-                "problem": note.problem,
-                "stage": note.stage,
-                "dataset": note.dataset,
-                "file": note.file,
-                "log": str(failures.log_of(note)),
-            }
-            for note in status.failed
-        ],
+        "failed": [failure_as_data(note) for note in status.failed],
         **({} if status.damaged is None else {"damaged": status.damaged}),
         "disk": {kind: _plain(status.disk.usage[kind]) for kind in KINDS},
         "total": _plain(status.disk.total),
         "clean": {what: _plain(one) for what, one in status.freeable.items()},
     }
+
+
+def failure_as_data(note: failures.Failure) -> dict[str, object]:
+    """Return a failed job as plain data; its log is relative to the build folder."""
+    names = ("rule", "key", "kind", "problem", "stage", "dataset", "file")
+    return {**{name: getattr(note, name) for name in names}, "log": str(failures.log_of(note))}
 
 
 def _counts(status: Status) -> dict[str, dict[str, int]]:

@@ -44,6 +44,7 @@ _MODULES = (
     "fasthep_smk.cli.doctor",
     "fasthep_smk.cli.explain",
     "fasthep_smk.cli.hand_over",
+    "fasthep_smk.cli.last_line",
     "fasthep_smk.cli.status",
     "fasthep_smk.cli.why",
     "fasthep_smk.contrib.report.command",
