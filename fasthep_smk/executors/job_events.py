@@ -8,9 +8,10 @@ Snakemake numbers its jobs; a number stands for the same job in all attempts.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import msgspec
 
 from fasthep_smk.util.documents import JsonObject
 
@@ -157,35 +158,6 @@ def from_line(line: str) -> Event | None:
     """
     try:
         found: JsonObject = json.loads(line)
-        kind = _KINDS[found.pop("kind")]
-        for one in fields(kind):
-            _CHECKS[str(one.type)](found[one.name])
-        return kind(**found)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return msgspec.convert(found, _KINDS[found.pop("kind")])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, msgspec.MsgspecError):
         return None
-
-
-def _is(kind: type, *values: object) -> None:
-    if not all(isinstance(value, kind) for value in values):
-        raise TypeError(kind)
-
-
-def _is_list(value: object) -> None:
-    if not isinstance(value, list):
-        raise TypeError(list)
-    _is(str, *value)
-
-
-def _is_count(value: object) -> None:
-    if not isinstance(value, dict):
-        raise TypeError(dict)
-    _is(int, *value.values())
-
-
-#: By the types of the fields, as they are written above.
-_CHECKS: dict[str, Callable[[object], None]] = {
-    "str": partial(_is, str),
-    "int": partial(_is, int),
-    "list[str]": _is_list,
-    "Mapping[str, int]": _is_count,
-}
