@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from types import UnionType
 from typing import Literal, NotRequired, TypedDict
+
+import msgspec
 
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
@@ -42,25 +42,6 @@ class LastRun(TypedDict):
     limits: NotRequired[dict[str, int]]
 
 
-_TYPES: Mapping[str, type | UnionType] = {
-    "outcome": str,
-    "problem": str,
-    "started": int | float,
-    "ended": int | float | None,
-    "command": str,
-    "site": str,
-    "system": str,
-    "versions": dict,
-    "workflow": str,
-    "folder": str,
-    "digests": dict,
-    "reasons": dict,
-}
-
-
-_LATER: Mapping[str, type | UnionType] = {"cores": int | None, "limits": dict}
-
-
 def write(build: Path, run: LastRun) -> None:
     """Replace what stands there."""
     files.write_text(build / layout.LAST_RUN, json.dumps(run, indent=1) + "\n")
@@ -69,13 +50,6 @@ def write(build: Path, run: LastRun) -> None:
 def read(build: Path) -> LastRun | None:
     """Return what the last run has left; ``None`` if none has, or it cannot be understood."""
     try:
-        found = json.loads(files.read_plain(build / layout.LAST_RUN))
-        right = all(isinstance(found[name], kind) for name, kind in _TYPES.items())
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return msgspec.convert(json.loads(files.read_plain(build / layout.LAST_RUN)), LastRun)
+    except (OSError, ValueError, RecursionError, msgspec.ValidationError):
         return None
-    if not right:
-        return None
-    later = [name for name, kind in _LATER.items() if isinstance(found.get(name), kind)]
-    known = {name: found[name] for name in (*_TYPES, *later) if name in found}
-    run: LastRun = LastRun(**known)  # type: ignore[typeddict-item]
-    return run
