@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from fasthep_smk.config.layers import Layer, Merged, merge
+from fasthep_smk.config.layers import Layer, merge
 from fasthep_smk.util import units
-from fasthep_smk.util.errors import Finding, not_among
-from fasthep_smk.util.yaml_values import as_yaml
+from fasthep_smk.util.errors import Finding, invalid, not_among
 
 __all__ = ["DatasetSize", "of_datasets", "unknown_datasets"]
 
@@ -84,22 +83,14 @@ def of_datasets(
         layers: dict[str, Layer] = {}
         amounts: dict[str, int] = {}
         for leaf, parse in _PARSED.items():
-            value, layer = merged.get(name, leaf), _origin(merged, name, leaf)
+            value, layer = merged.get(name, leaf), merged.origins.get((name, leaf))
             if value is None or layer is None:
                 continue
             try:
                 amounts[leaf] = parse(value)
                 layers[leaf] = layer
             except ValueError as error:
-                findings.append(
-                    Finding(
-                        file=layer.file,
-                        key=layer.key_at((name, leaf)),
-                        problem="is not a valid value",
-                        value=as_yaml(value),
-                        expected=str(error),
-                    )
-                )
+                findings.append(invalid(layer.file, layer.key_at((name, leaf)), value, error))
         found.append(DatasetSize(name=name, layer=named_in, layers=layers, **amounts))
     return found, findings
 
@@ -120,10 +111,6 @@ def _by_dataset(section: Mapping[str, object]) -> Mapping[str, object] | None:
     sizes = section.get("sizes")
     said = sizes.get("by_dataset") if isinstance(sizes, Mapping) else None
     return said if isinstance(said, Mapping) else None
-
-
-def _origin(merged: Merged, *path: str) -> Layer | None:
-    return merged.origins.get(path)
 
 
 def unknown_datasets(

@@ -15,7 +15,7 @@ from fasthep_smk.config.requests import GROWS_TO, Attempt, ResourceRequest, Rout
 from fasthep_smk.config.settings import Settings, settings_of
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding, invalid, nearest
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 __all__ = ["MEMORY_OPTIONS", "Router", "StageNeeds", "more_than_a_worker", "stage_needs"]
@@ -80,15 +80,7 @@ def stage_needs(
             try:
                 times |= {} if value is None else {word: units.parse_duration(value)}
             except ValueError as error:
-                found.append(
-                    Finding(
-                        file=workflow,
-                        key=f"{key}.{word}",
-                        problem="is not a valid value",
-                        value=as_yaml(value),
-                        expected=str(error),
-                    )
-                )
+                found.append(invalid(workflow, f"{key}.{word}", value, error))
         if found:
             findings += found
             continue

@@ -12,8 +12,7 @@ from fasthep_smk.config.layers import Layer, Merged, merge
 from fasthep_smk.config.requests import SYSTEMS, Pilot, ResourceRequest
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding
-from fasthep_smk.util.yaml_values import as_yaml
+from fasthep_smk.util.errors import Finding, invalid
 
 __all__ = ["CONFIG_KEYS", "Settings", "settings_of"]
 
@@ -120,15 +119,8 @@ class _Reader:
             return parse(value)
         except ValueError as error:
             layer = self._merged.origin(*path)
-            self.findings.append(
-                Finding(
-                    file=layer.file if layer else None,
-                    key=layer.key_at(path) if layer else None,
-                    problem="is not a valid value",
-                    value=as_yaml(value),
-                    expected=str(error),
-                )
-            )
+            file, key = (layer.file, layer.key_at(path)) if layer else (None, None)
+            self.findings.append(invalid(file, key, value, error))
             return None
 
 

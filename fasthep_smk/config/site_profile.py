@@ -17,7 +17,7 @@ from fasthep_smk.config.secret_urls import secret_findings
 from fasthep_smk.config.site import PROFILE_FILES, Site, snakemake_folders
 from fasthep_smk.util import executor_plugins as plugins
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, Findings, nearest
+from fasthep_smk.util.errors import Finding, Findings, invalid, nearest
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.ownership import problem_of
 from fasthep_smk.util.units import parse_bytes, parse_duration
@@ -48,15 +48,7 @@ def read_site(profile: str, key: str, workflow: Path) -> Site:
     findings: list[Finding] = [*_executor_findings(executor, file)]
     retries = settings.get("retries", 0)
     if type(retries) is not int or not 0 <= retries <= 100:
-        findings.append(
-            Finding(
-                file=file,
-                key="retries",
-                problem="is not a valid value",
-                value=as_yaml(retries),
-                expected="a whole number, 0 to 100",
-            )
-        )
+        findings.append(invalid(file, "retries", retries, "a whole number, 0 to 100"))
     content, path = _pools(folder, findings)
     if findings:
         raise Findings(findings)
@@ -192,10 +184,7 @@ def _unreadable(content: YamlMapping, file: str) -> Iterator[Finding]:
             if value is not None:
                 parse(value)
         except ValueError as error:
-            problem = "is not a valid value"
-            yield Finding(
-                file=file, key=key, problem=problem, value=as_yaml(value), expected=str(error)
-            )
+            yield invalid(file, key, value, error)
 
 
 def _read(path: Path) -> Any:

@@ -13,9 +13,8 @@ from typing import cast
 from fasthep_smk.config import schema
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, Findings, WrongArgument, not_among
+from fasthep_smk.util.errors import Finding, Findings, WrongArgument, invalid, not_among
 from fasthep_smk.util.yaml_files import load_each_key_once
-from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["Size", "entry_of", "read_sizes", "unknown_names"]
 
@@ -80,15 +79,7 @@ def _sizes(entries: Sequence[YamlMapping], file: str, findings: list[Finding]) -
                 if ask.get(name) is not None:
                     amounts[name] = parse(ask[name])
             except ValueError as error:
-                findings.append(
-                    Finding(
-                        file=file,
-                        key=f"{key}.ask.{name}",
-                        problem="is not a valid value",
-                        value=as_yaml(ask[name]),
-                        expected=str(error),
-                    )
-                )
+                findings.append(invalid(file, f"{key}.ask.{name}", ask[name], error))
         yield Size(
             stages=tuple(entry["stages"]),
             pool=entry["pool"],

@@ -25,6 +25,7 @@ __all__ = [
     "UsageError",
     "WrongArgument",
     "chain_of",
+    "invalid",
     "is_slip",
     "nearest",
     "not_among",
@@ -126,6 +127,17 @@ def not_among(
         value=as_yaml(value),
         expected=(" or " if len(known) == 2 else ", ").join(known),
         hint=f"did you mean {close!r}?" if close else None,
+    )
+
+
+def invalid(file: str | None, key: str | None, value: object, expected: object) -> Finding:
+    """Return that a value cannot be read; ``expected`` is what can, or the error that says so."""
+    return Finding(
+        file=file,
+        key=key,
+        problem="is not a valid value",
+        value=as_yaml(value),
+        expected=str(expected),
     )
 
 
