@@ -81,7 +81,7 @@ from fasthep_smk.translate.write import Contents, Written, refuse_unseen
 from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Doubt, Finding, Findings, WrongArgument, nearest
+from fasthep_smk.util.errors import Doubt, Finding, Findings, WrongArgument, nearest, not_among
 from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ def plan(compiled: Compiled) -> Planned:
         Findings: something is wrong with input files, names or outputs.
     """
     settings, inputs, earlier = compiled.settings, compiled.inputs, compiled.earlier
-    unknown = inputs.ask_servers(_files_of(compiled.plans))
+    unknown = inputs.ask_servers(file for one in compiled.plans for file in files_of_plan(one.plan))
     named = NamedFiles(
         (compiled.root, settings.workflow.resolve().parent),
         ignored_reads(compiled.document),
@@ -465,7 +465,9 @@ def reconcile(placed: Placed) -> Reconciled:
         unneeded = placed.sample.unneeded(placed.rules)
         reuse.reasons = {one: why for one, why in reuse.reasons.items() if one not in unneeded}
     records = (placed.earlier / path.relative_to(build) for path in reuse.unreadable[:3])
-    unreadable = map(_unreadable_record, records)
+    unreadable = (
+        f"{path} is damaged, or of another version: its job runs again" for path in records
+    )
     warnings = [*placed.warnings, *unreadable, *reuse.damaged[:3]]
     return _adding(Reconciled, placed, reuse=reuse, warnings=warnings)
 
@@ -571,15 +573,9 @@ def _unknown_stages(settings: RunSettings, variations: Iterable[Variation]) -> l
     stages = list(
         dict.fromkeys(str(node.meta["stage_id"]) for node in nodes if node.meta.get("stage_id"))
     )
+    problem = "the workflow has no such stage"
     return [
-        Finding(
-            file=str(settings.workflow),
-            key="--rerun",
-            problem="the workflow has no such stage",
-            value=as_yaml(name),
-            expected=", ".join(stages),
-            hint=f"did you mean {close!r}?" if (close := nearest(name, stages)) else None,
-        )
+        not_among(name, stages, problem=problem, file=str(settings.workflow), key="--rerun")
         for name in settings.rerun
         if name not in stages
     ]
@@ -605,20 +601,12 @@ def _selected(
     return chosen
 
 
-def _files_of(compiled: list[CompiledPlan]) -> list[str]:
-    return [file for one in compiled for file in files_of_plan(one.plan)]
-
-
 def _unknown_files(paths: list[str]) -> str:
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return (
         f"neither size nor time is known of {paths[0]}{more}: a change of the content will not "
         "be noticed"
     )
-
-
-def _unreadable_record(path: Path) -> str:
-    return f"{path} is damaged, or of another version: its job runs again"
 
 
 def _apart(findings: list[Finding], start: Start) -> tuple[list[Finding], list[str]]:
