@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -15,7 +16,6 @@ from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest
 from fasthep_smk.config.routing import Router
 from fasthep_smk.plan.rules import Rule, asked_by
-from fasthep_smk.translate import snakemake_release
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_duration
@@ -118,7 +118,7 @@ def place(
         if here is None and not transfers and rule.scope == "partition" and len(rule.jobs) > 1
         if (count := pools[attempts[rule.name][0].pool].settings.partitions_per_job) > 1
     }
-    findings += snakemake_release.findings(execution.environment, site)
+    findings += _of_snakemake()
     why = None
     if any(one.pilot for one in used):
         why = _pilots().unusable(execution, here=here is not None)
@@ -171,6 +171,21 @@ def place(
         by_dataset=by_dataset,
     )
     return placement, list({str(item): item for item in findings}.values()), notes
+
+
+def _of_snakemake() -> Iterable[Finding]:
+    """Yield that the installed Snakemake is one that would take our rules for something else.
+
+    From 10 on its plugins decide what ``conda:`` and ``container:`` of a rule mean
+    (https://github.com/snakemake/snakemake/pull/3339): jobs would run without their container.
+    """
+    found = metadata.version("snakemake")
+    if not found.startswith("9."):
+        yield Finding(
+            problem=f"this Snakemake cannot be used: Snakemake {found}",
+            expected="Snakemake 9, for which the rules are written",
+            hint="pip install 'snakemake<10'",
+        )
 
 
 def slots(placement: Placement, rule: Rule) -> int:

@@ -21,9 +21,8 @@ from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.pilots import Crews
 from fasthep_smk.translate.snakefile import lengthened, resources
-from fasthep_smk.translate.snakemake_release import container_settings
 from fasthep_smk.util.files import digest_of
-from fasthep_smk.util.names import encode, literal
+from fasthep_smk.util.names import encode, literal, shell
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.measured import History
@@ -210,7 +209,10 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
         settings["groups"] = {name: name for name in placement.together}
         settings["group-components"] = dict(placement.together)
     if image := placement.image:
-        settings |= container_settings(seen, settings)
+        binds = [word for path in dict.fromkeys(seen) for word in ("--bind", str(path))]
+        options = filter(None, [shell(binds), str(settings.get("apptainer-args") or "")])
+        settings["software-deployment-method"] = ["apptainer"]
+        settings["apptainer-args"] = " ".join(options)
         settings["config"] = {"container": image, **_as_mapping(settings.get("config", {}))}
     if placement.transfers:
         settings |= system.TRAVELLING

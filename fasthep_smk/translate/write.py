@@ -22,7 +22,6 @@ from fasthep_smk.translate import (
     profile,
     result_rules,
     snakefile,
-    snakemake_release,
     task_tables,
 )
 from fasthep_smk.translate.waits_for import Waits
@@ -132,13 +131,14 @@ def write(contents: Contents) -> Written:
     if not placement.transfers:
         (build / layout.TRANSFER).unlink(missing_ok=True)
     written = Written.below(build)
-    conda = is_plain(str(build)) and not snakemake_release.is_by_plugins()
     files.write_text(build / layout.RESULTS, result_rules.RULES)
     files.write_text(
         build / layout.HOW_TO_ASK, result_rules.how_to_ask(root, workflow, contents.settings)
     )
     outside = [rule.name for rule in rules if task_tables.reads_files(rule, root)]
-    text = snakefile.render(rules, workflow=workflow.name, outside=outside, conda=conda)
+    text = snakefile.render(
+        rules, workflow=workflow.name, outside=outside, conda=is_plain(str(build))
+    )
     files.write_text(written.snakefile, text)
     for other in written.profile.glob("*"):
         if other.name != "config.yaml":  # Snakemake would read config.v9+.yaml in its place

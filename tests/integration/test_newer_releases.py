@@ -96,13 +96,14 @@ def test_a_release_with_a_change_is_refused_with_what_has_changed(
     assert not list((folder / "build").rglob("record.json"))
 
 
-def test_snakemake_10_is_given_no_environment_whose_meaning_has_changed(tmp_path: Path) -> None:
-    """Its code is that of 9: what is shown here is what is written for 10."""
+def test_snakemake_10_is_refused(tmp_path: Path) -> None:
+    """There, what our rules say of environments would mean something else."""
     about = tmp_path / "new" / "snakemake-10.0.1.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: snakemake\nVersion: 10.0.1\n")
     folder = make_project(tmp_path / "project").folder
-    for first, named in ((tmp_path / "none", True), (tmp_path / "new", False)):
-        done = run(folder, first, command=("translate",))
-        assert done.returncode == 0, done.stderr
-        assert ("conda:" in (folder / "build" / "smk" / "Snakefile").read_text()) == named
+    done = run(folder, tmp_path / "new", command=("translate",))
+    assert done.returncode != 0
+    assert "this Snakemake cannot be used: Snakemake 10.0.1" in done.stderr
+    assert "hint: pip install 'snakemake<10'" in done.stderr
+    assert not (folder / "build" / "smk" / "Snakefile").exists()

@@ -204,8 +204,10 @@ def test_elsewhere_snakemake_starts_it(tmp_path: Path, monkeypatch: pytest.Monke
     assert findings == ""
     assert execution is not None
     placement, _, _ = place([], execution)
-    settings = yaml.safe_load(render([], placement))
+    seen = [Path("/a b"), Path("/c"), Path("/c")]
+    settings = yaml.safe_load(render([], placement, seen=seen))
     assert settings["software-deployment-method"] == ["apptainer"]
+    assert settings["apptainer-args"] == "--bind '/a b' --bind /c"
     assert settings["config"] == {"container": "/cvmfs/unpacked.cern.ch/hep:1"}
 
 
