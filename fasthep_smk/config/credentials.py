@@ -23,13 +23,6 @@ Kind = Literal["x509", "token", "kerberos"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-class CredentialSection(TypedDict, total=False):
-    """What stands at the name of a credential, as the schema lets it pass."""
-
-    voms: str | list[str] | None
-    issuer: str | None
-
-
 class RequirementData(TypedDict):
     """A requirement as jobs are told of it."""
 
@@ -98,7 +91,7 @@ def _in_vain(layers: list[Layer]) -> Iterator[Finding]:
         known |= said.keys()
 
 
-def _requirement(kind: Kind, content: CredentialSection, layers: list[Layer]) -> Requirement:
+def _requirement(kind: Kind, content: YamlMapping, layers: list[Layer]) -> Requirement:
     layer = [one for one in layers if kind in (one.content.get("credentials") or {})][-1]
     voms = content.get("voms") or ()
     return Requirement(

@@ -5,32 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypedDict
 
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
 __all__ = [
     "PACKED",
     "Environment",
-    "EnvironmentSection",
     "read_environment",
     "runtime_findings",
 ]
 
 PACKED = ("packed-venv", "packed-conda", "packed-pixi")
-
-
-class EnvironmentSection(TypedDict, total=False):
-    """What stands there, as the schema lets it pass."""
-
-    type: str
-    prefix: str | None
-    mode: str | None
-    source: str | None
-    environment: str | None
-    archive_path: str | None
-    worker_env_dir: str | None
-    image: str | None
 
 
 @dataclass(frozen=True)
@@ -52,16 +38,14 @@ class Environment:
         return self.type in PACKED
 
 
-def read_environment(
-    said: Iterable[tuple[str, str, EnvironmentSection | None]],
-) -> Environment | None:
+def read_environment(said: Iterable[tuple[str, YamlMapping | None]]) -> Environment | None:
     """Return the environment that is asked for last.
 
-    ``said`` are files, the keys in them and what stands there, as the schema wants it. One replaces
-    another as a whole: their keys depend on the type.
+    ``said`` are files with what stands there, as the schema wants it. One replaces another as a
+    whole: their keys depend on the type.
     """
     environment = None
-    for file, _, section in said:
+    for file, section in said:
         if section:
             prefix = str(section.get("prefix") or "current").strip()
             environment = Environment(str(section["type"]), prefix, file, section.get("image"))

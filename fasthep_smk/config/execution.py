@@ -180,13 +180,12 @@ def _said(
     sections: Mapping[str, YamlMapping | None],
     own: YamlMapping,
     workflow: str,
-) -> list[tuple[str, str, Any]]:
-    """Return what stands at a key, weakest first: file, key and content."""
-    key = f"execution.{name}"
+) -> list[tuple[str, Any]]:
+    """Return what stands at a key, weakest first: file and content."""
     return [
-        (site.file, name, site.said.get(name)),
-        *((file, key, (section or {}).get(name)) for file, section in sections.items()),
-        (workflow, key, own.get(name)),
+        (site.file, site.said.get(name)),
+        *((file, (section or {}).get(name)) for file, section in sections.items()),
+        (workflow, own.get(name)),
     ]
 
 

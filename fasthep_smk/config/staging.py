@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypedDict
 
 from fasthep_smk.config.environment import Environment
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["Staging", "StagingSection", "read_staging", "staging_findings"]
+__all__ = ["Staging", "read_staging", "staging_findings"]
 
 #: Where jobs can be sent what they need.
 _SENDERS = ("slurm", "htcondor")
 _CURRENT = ("shared-prefix", "current")
-
-
-class StagingSection(TypedDict, total=False):
-    """What stands there, as the schema lets it pass."""
-
-    mode: str | None
-    shared: list[str] | None
-    folder: str | None
 
 
 @dataclass(frozen=True)
@@ -47,14 +39,13 @@ class Staging:
         return self.transfers and system != "local"
 
 
-def read_staging(said: Iterable[tuple[str, str, StagingSection | None]]) -> Staging:
+def read_staging(said: Iterable[tuple[str, YamlMapping | None]]) -> Staging:
     """Return how files reach jobs.
 
-    ``said`` are files, the keys in them and what stands there, as the schema wants it; a later one
-    wins, key by key.
+    ``said`` are files with what stands there, as the schema wants it; a later one wins, key by key.
     """
     staging = Staging()
-    for file, _, section in said:
+    for file, section in said:
         if section:
             shared = section.get("shared")
             staging = Staging(
