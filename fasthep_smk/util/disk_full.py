@@ -9,7 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from fasthep_smk.util.errors import Finding, SmkError, refused_by_system
+from fasthep_smk.util.errors import Finding, SmkError, chain_of, refused_by_system
+from fasthep_smk.util.units import about_bytes
 
 __all__ = ["DiskFull", "finding", "is_full", "said", "saying", "shown", "temporary", "told"]
 
@@ -38,13 +39,10 @@ def saying(folder: Path) -> Iterator[None]:
 
 def shown(error: BaseException | None) -> bool:
     """Whether a full disk, or a quota that is used up, is behind an error."""
-    seen: list[BaseException] = []
-    while error is not None and error not in seen:
-        if (isinstance(error, OSError) and error.errno in _NUMBERS) or said(str(error)):
-            return True
-        seen.append(error)
-        error = error.__cause__ or error.__context__
-    return False
+    return any(
+        (isinstance(one, OSError) and one.errno in _NUMBERS) or said(str(one))
+        for one in (chain_of(error) if error else ())
+    )
 
 
 def told(error: OSError) -> str:
@@ -113,14 +111,7 @@ def _free(folder: Path) -> str:
     except OSError as error:
         return str(error.strerror)
     free = status.f_bavail * status.f_frsize
-    text = f"{_amount(free)} of {_amount(status.f_blocks * status.f_frsize)} are free now"
+    text = f"{about_bytes(free)} of {about_bytes(status.f_blocks * status.f_frsize)} are free now"
     if status.f_files and not status.f_favail:
         text += f", and none of {status.f_files} files is left to make"
     return text
-
-
-def _amount(size: int) -> str:
-    for power, unit in ((4, "TB"), (3, "GB"), (2, "MB")):
-        if size >= 10 * 1000**power:
-            return f"{size // 1000**power} {unit}"
-    return f"{size // 1000} kB"

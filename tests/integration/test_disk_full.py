@@ -90,7 +90,7 @@ def assert_said_once(done: subprocess.CompletedProcess[str], folder: Path) -> No
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("is full") == 1, done.stderr
     assert f"fasthep-smk: {folder}: the disk is full\n" in done.stderr
-    assert re.search(r"found: \d+ [kM]B of \d+ [kM]B are free now", done.stderr)
+    assert re.search(r"found: [\d.]+ [kM]?B of [\d.]+ [kM]B are free now", done.stderr)
     assert "hint: make space there, then run the same command again" in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
     assert "killed" not in done.stderr
