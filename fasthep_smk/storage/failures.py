@@ -46,7 +46,6 @@ __all__ = [
     "path_of",
     "read",
     "read_all",
-    "some_refused",
     "span",
     "warn",
     "warning_of",
@@ -207,11 +206,6 @@ def read_all(build: Path) -> list[Failure]:
 def kinds(build: Path) -> set[Kind]:
     """Return the kinds of failures that stopped a run."""
     return {note.kind for note in read_all(build)}
-
-
-def some_refused(build: Path) -> bool:
-    """Whether credentials are among what stopped a run."""
-    return any(note.kind == "credential" for note in read_all(build))
 
 
 def headline(failure: Failure) -> str:
