@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from textwrap import wrap
 
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt
@@ -386,15 +387,6 @@ def by_attempt(values: Sequence[str | int]) -> str:
 
 
 def _docstring(sentence: str) -> str:
-    lines, line = [], ""
-    for word in f"{sentence}.".split():
-        if line and len(line) + len(word) + 1 > 90:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    lines.append(line)
-    if len(lines) == 1:
-        return f'    """{lines[0]}"""\n'
-    body = "".join(f"    {item}\n" for item in lines[1:])
-    return f'    """{lines[0]}\n{body}    """\n'
+    first, *others = wrap(f"{sentence}.", 90, break_long_words=False, break_on_hyphens=False)
+    body = "".join(f"    {line}\n" for line in others)
+    return f'    """{first}\n{body}    """\n' if others else f'    """{first}"""\n'
