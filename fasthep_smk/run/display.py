@@ -75,12 +75,8 @@ class Lines:
         """Nothing is drawn again."""
 
 
-class Problems:
+class Problems(Lines):
     """Nothing but problems."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.facts = Facts()
-        self._stream = stream
 
     def begin(self, tally: Tally) -> None:
         """Show nothing."""
@@ -93,9 +89,6 @@ class Problems:
 
     def problem(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
-
-    def close(self) -> None:
-        """Nothing is drawn again."""
 
 
 def screen(stream: TextIO, facts: Callable[[], Facts], *, quiet: bool = False) -> Screen:
