@@ -12,10 +12,10 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -149,69 +149,29 @@ def problem(text: str) -> None:
 
 def event_of(record: logging.LogRecord) -> Event | None:
     """Return what a run needs to know of a record, without secrets; ``None`` if that is nothing."""
-    kind = getattr(record, "event", None)
-    if kind is not None:
-        return _EVENTS[kind](cast("_Record", record)) if kind in _EVENTS else None
-    found = IS_RETRIED.match(str(record.msg))
-    return job_events.JobRetried(found[1]) if found else None
-
-
-class _Record(Protocol):
-    """What Snakemake says in its records: in each of them some of these, by its event."""
-
-    stats: Mapping[str, int]
-    jobid: int
-    job_id: int
-    rule_name: str
-    output: Iterable[object]
-    indent: bool
-    log: Iterable[object]
-    rule_msg: str | None
-    job_error_info: Iterable[Mapping[str, object]]
-    aux_logs: Iterable[object]
-    msg: str | None
-    done: int
-    total: int
-
-
-def _planned(record: _Record) -> Event:
-    return job_events.JobsPlanned({rule: n for rule, n in record.stats.items() if rule != "total"})
-
-
-def _started(record: _Record) -> Event:
-    return job_events.JobStarted(str(record.jobid), record.rule_name, _texts(record.output))
-
-
-def _finished(record: _Record) -> Event:
-    return job_events.JobFinished(str(record.job_id))
-
-
-def _failed(record: _Record) -> Event | None:
-    if record.indent:  # one of a group, of which the event of the group tells
-        return None
-    return job_events.JobFailed(
-        str(record.jobid), record.rule_name, _texts(record.log), masked(str(record.rule_msg or ""))
-    )
-
-
-def _group_failed(record: _Record) -> Event:
-    numbers = [str(one["jobid"]) for one in record.job_error_info]
-    return job_events.GroupFailed(numbers, _texts(record.aux_logs), masked(str(record.msg or "")))
-
-
-def _progressed(record: _Record) -> Event:
-    return job_events.Progressed(record.done, record.total)
+    said: Any = record  # Snakemake sets more attributes, which ones is told by its event
+    match getattr(record, "event", None):
+        case None:
+            found = IS_RETRIED.match(str(said.msg))
+            return job_events.JobRetried(found[1]) if found else None
+        case LogEvent.RUN_INFO:
+            return job_events.JobsPlanned({k: n for k, n in said.stats.items() if k != "total"})
+        case LogEvent.JOB_INFO:
+            return job_events.JobStarted(str(said.jobid), said.rule_name, _texts(said.output))
+        case LogEvent.JOB_FINISHED:
+            return job_events.JobFinished(str(said.job_id))
+        case LogEvent.JOB_ERROR if not said.indent:  # else the event of its group tells
+            why = masked(str(said.rule_msg or ""))
+            return job_events.JobFailed(str(said.jobid), said.rule_name, _texts(said.log), why)
+        case LogEvent.GROUP_ERROR:
+            numbers = [str(one["jobid"]) for one in said.job_error_info]
+            why = masked(str(said.msg or ""))
+            return job_events.GroupFailed(numbers, _texts(said.aux_logs), why)
+        case LogEvent.PROGRESS:
+            return job_events.Progressed(said.done, said.total)
+        case _:
+            return None
 
 
 def _texts(values: Iterable[object]) -> list[str]:
     return [str(value) for value in values]
-
-
-_EVENTS: dict[LogEvent, Callable[[_Record], Event | None]] = {
-    LogEvent.RUN_INFO: _planned,
-    LogEvent.JOB_INFO: _started,
-    LogEvent.JOB_FINISHED: _finished,
-    LogEvent.JOB_ERROR: _failed,
-    LogEvent.GROUP_ERROR: _group_failed,
-    LogEvent.PROGRESS: _progressed,
-}
