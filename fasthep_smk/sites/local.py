@@ -62,11 +62,6 @@ def machine(site: Site) -> ResourceRequest:
     return machine_of(site.machine)
 
 
-def longest(_attempt: Attempt) -> int | None:
-    """Return nothing: on one's own machine jobs may run for ever."""
-    return None
-
-
 def machine_of(said: Mapping[str, object]) -> ResourceRequest:
     """Return what this machine has, but for what is said of it."""
     return ResourceRequest(
@@ -118,9 +113,11 @@ def hold(_jobs: Iterable[str]) -> Mapping[str, bool | None]:
 withdraw = hold
 
 
-def batch_job() -> str | None:
-    """Return nothing: there is no batch system."""
-    return None
+def _nothing(*_: object) -> None:
+    """Return nothing: there is no batch system, and jobs may run for ever."""
+
+
+longest = batch_job = slot = fate = remedy = _nothing
 
 
 def draft() -> Draft | None:
@@ -130,21 +127,6 @@ def draft() -> Draft | None:
     if here.memory is not None:
         known["memory"] = units.format_bytes(here.memory).replace(" ", "")
     return Draft({"machine": known, "waiting": "00:01:00"}, ["Pools share the machine."])
-
-
-def fate(_job: str) -> str | None:
-    """Return nothing: there is no batch system to ask."""
-    return None
-
-
-def slot() -> str | None:
-    """Return nothing: there is one place."""
-    return None
-
-
-def remedy(_said: str) -> str | None:
-    """Return nothing: every job is taken."""
-    return None
 
 
 def _cpus() -> int:
