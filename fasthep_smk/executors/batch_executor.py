@@ -30,38 +30,10 @@ from fasthep_smk.sites import State
 from fasthep_smk.storage import layout
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
+from fasthep_smk.util.snakemake_types import Executor, SnakemakeJob, SnakemakeJobInfo
 
 if TYPE_CHECKING:
     from fasthep_smk.transfer.tracker import Tracker, Verdict
-    from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, Workflow
-
-    class _Executor:
-        """What the executors have that this is laid over, for the type checker."""
-
-        wait: bool
-        workflow: Workflow
-        next_seconds_between_status_checks: float
-
-        def __init__(self, *arguments: object, **options: object) -> None: ...
-
-        def __post_init__(self, *arguments: object, **options: object) -> None: ...
-
-        def shutdown(self) -> None: ...
-
-        def run_job(self, job: SnakemakeJob) -> None: ...
-
-        def get_job_args(self, job: SnakemakeJob, **options: object) -> str: ...
-
-        def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None: ...
-
-        def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
-
-        def report_job_error(
-            self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
-        ) -> None: ...
-
-else:
-    _Executor = object
 
 __all__ = ["BatchExecutor", "Forgotten"]
 
@@ -78,7 +50,7 @@ _STEP = 0.1
 _ALIVE = State("alive")
 
 
-class BatchExecutor(_Executor):
+class BatchExecutor(Executor):
     """To be laid over a plugin's executor for the batch system ``_system``.
 
     Where jobs see this machine's files, ``_tracker`` is ``None``; others travel.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import report
@@ -19,34 +18,12 @@ from fasthep_smk.executors.submissions import Submissions
 from fasthep_smk.storage import run_lock
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.util.executor_plugins import module_of
-from fasthep_smk.util.snakemake_types import SnakemakeJobInfo, Workflow
-
-if TYPE_CHECKING:
-
-    class _Executor:
-        """What executors have that this is laid over, for the type checker."""
-
-        workflow: Workflow
-
-        def __init__(self, *arguments: object, **options: object) -> None: ...
-
-        def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None: ...
-
-        def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
-
-        def report_job_error(
-            self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
-        ) -> None: ...
-
-        def cancel_jobs(self, active_jobs: list[SnakemakeJobInfo]) -> None: ...
-
-else:
-    _Executor = object
+from fasthep_smk.util.snakemake_types import Executor, SnakemakeJobInfo
 
 __all__ = ["Noting", "main"]
 
 
-class Noting(_Executor):
+class Noting(Executor):
     """To be laid over a plugin's executor: notes what is under way."""
 
     _system = ""

@@ -7,9 +7,10 @@ import sys
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 __all__ = [
+    "Executor",
     "NamingSettings",
     "Scheduler",
     "SnakemakeJob",
@@ -155,6 +156,39 @@ class Workflow(Protocol):
 
     @property
     def scheduler(self) -> Scheduler: ...
+
+
+if TYPE_CHECKING:
+
+    class Executor:
+        """What the executors have that ours are laid over, for the type checker."""
+
+        wait: bool
+        workflow: Workflow
+        next_seconds_between_status_checks: float
+
+        def __init__(self, *arguments: object, **options: object) -> None: ...
+
+        def __post_init__(self, *arguments: object, **options: object) -> None: ...
+
+        def shutdown(self) -> None: ...
+
+        def run_job(self, job: SnakemakeJob) -> None: ...
+
+        def get_job_args(self, job: SnakemakeJob, **options: object) -> str: ...
+
+        def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None: ...
+
+        def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
+
+        def report_job_error(
+            self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
+        ) -> None: ...
+
+        def cancel_jobs(self, active_jobs: list[SnakemakeJobInfo]) -> None: ...
+
+else:
+    Executor = object
 
 
 def job_scheduler() -> Any:
