@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
@@ -85,16 +85,6 @@ def _nodes(plan: Path) -> list[tuple[str, JsonObject]]:
         return []
 
 
-class _Workflow(Protocol):
-    @property
-    def persistence(self) -> object: ...
-
-
-class _Dag(Protocol):
-    @property
-    def workflow(self) -> _Workflow: ...
-
-
 def take_times(build: Path) -> None:
     """Let Snakemake's report, in this process, take the times of jobs from their records."""
     importlib.import_module("snakemake.cli")  # the modules below it import each other
@@ -106,7 +96,7 @@ def take_times(build: Path) -> None:
         path = str(target)
         return _note(build, path, tuple(bundles.get(path) or [path.rpartition("/")[0]]))
 
-    async def auto_report(dag: _Dag, *rest: object, **more: object) -> None:
+    async def auto_report(dag: Any, *rest: object, **more: object) -> None:
         with patches.REPORT_TIMES.made(dag.workflow.persistence, metadata=metadata):
             await make_report(dag, *rest, **more)
 
