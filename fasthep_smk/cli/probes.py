@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, Route
-from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.executors import job_events
 from fasthep_smk.executors.read_as_text import REFUSED, said_of_failed_job
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.reuse import Reuse
+from fasthep_smk.run.credential_need import without_secrets
 from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.run.snakemake_process import SnakemakeProcess
 from fasthep_smk.sites.commands import ask

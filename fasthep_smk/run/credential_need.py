@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from fasthep_smk.credentials.secrets import SECRET
 from fasthep_smk.plan.rules import reads_remote
 from fasthep_smk.util.errors import Findings
 
@@ -17,13 +16,25 @@ if TYPE_CHECKING:
     from fasthep_smk.translate.profile import Placement
     from fasthep_smk.translate.translation import Placed
 
-__all__ = ["concerns", "explaining", "warnings_of"]
+__all__ = ["concerns", "explaining", "warnings_of", "without_secrets"]
+
+#: Its value is a token. The other variables of credentials name files.
+_SECRET = "BEARER_TOKEN"
+
+
+def without_secrets(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment for what submits jobs.
+
+    Slurm's ``--export=ALL`` and HTCondor's ``getenv = true`` copy the environment into the records
+    of the jobs, which others may read, and which outlive the token.
+    """
+    return {name: value for name, value in variables.items() if name != _SECRET}
 
 
 def concerns(variations: Iterable[Variation], placement: Placement) -> bool:
     """Whether anything about credentials is to be looked at before a run."""
     elsewhere = placement.site.system != "local"
-    in_variable = elsewhere and bool(os.environ.get(SECRET))
+    in_variable = elsewhere and bool(os.environ.get(_SECRET))
     return bool(placement.credentials) or in_variable or reads_remote(variations)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import SYSTEMS
-from fasthep_smk.credentials.secrets import without_secrets
+from fasthep_smk.run.credential_need import without_secrets
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.run_lock import mark
 

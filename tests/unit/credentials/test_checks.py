@@ -10,7 +10,7 @@ from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.credentials.checks import lack, look, problems, renewal
 from fasthep_smk.credentials.credential import Credential
 from fasthep_smk.credentials.refusals import is_refusal
-from fasthep_smk.credentials.secrets import without_secrets
+from fasthep_smk.run.credential_need import without_secrets
 from fasthep_smk.storage import failures
 from tests.support.credentials import proxy, secret_parts, token, write
 from tests.unit.credentials.test_credential import HOUR, alone
