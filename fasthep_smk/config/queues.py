@@ -164,15 +164,10 @@ def too_large(
     """
     options = attempt.options.get(system, {})
     queues = queues_of(options.get(option))
-    if not queues or any(options.get(one) for one in unless):
-        return None
-    if _choice(queues, attempt.request) is not None:
-        return None
-    return _too_large(attempt, system, option, queues)
-
-
-def _too_large(attempt: Attempt, system: str, option: str, queues: Sequence[Queue]) -> Finding:
     asked = attempt.request
+    is_said = any(options.get(one) for one in unless)
+    if not queues or is_said or _choice(queues, asked) is not None:
+        return None
     name = next((one for one in _AMOUNTS if _excess(one, asked, queues)), None)
     what = option.removesuffix("s")
     hint = f"ask for less, or add a larger {what} to config.{system}.{option}"

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.graph import Graph, Node
-from fasthep_smk.storage.inputs import Inputs, missing_branches, problem_finding
+from fasthep_smk.storage.inputs import Inputs, missing_branches
 from fasthep_smk.storage.root_files import FileFacts
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.remote import is_remote
@@ -204,7 +204,8 @@ def check_inputs(
         for file in listed:
             found = facts[file]
             if found.problem:
-                findings.append(problem_finding(file, dataset, found.problem))
+                where = f"dataset {dataset!r}"
+                findings.append(Finding(file=file, key=where, problem=found.problem))
                 continue
             entries += max(found.entries[tree] for tree in trees)
             for source, tree, branch in _missing_branches(sources, dataset, found):

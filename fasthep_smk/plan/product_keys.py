@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from fasthep_smk.plan.columns import Live
@@ -85,10 +86,7 @@ def dataset_names(item: Variation) -> list[str]:
 
 
 def partition_counts(item: Variation) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for partition in item.partitions:
-        counts[partition.dataset] = counts.get(partition.dataset, 0) + 1
-    return counts
+    return Counter(partition.dataset for partition in item.partitions)
 
 
 def datasets_or_none(item: Variation) -> list[Dataset | None]:

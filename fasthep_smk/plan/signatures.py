@@ -82,7 +82,7 @@ def closed_sources(graphs: Mapping[str, Graph], live: Mapping[str, Live]) -> fro
     for source in dict.fromkeys(node for one in graphs.values() for node in one.nodes):
         nodes = [(name, one.nodes[source]) for name, one in graphs.items() if source in one.nodes]
         first = nodes[0][1]
-        if not _reads_root(first):
+        if not reads_root(first):
             continue
         open_ended = any(
             live[name][(source, port)] is None for name, node in nodes for port in node.streams()
@@ -137,7 +137,7 @@ def node_content(node: Node) -> dict[str, object]:
     params = dict(node.params)
     if node.published:  # named arguments; within one, and for a user's ``**rest``, order counts
         params = dict(sorted(params.items()))
-    if _reads_root(node):
+    if reads_root(node):
         params = {name: value for name, value in params.items() if name not in _OF_PARTITIONS}
         params["defaults"] = dict(sorted((params.get("defaults") or {}).items()))
     return {
@@ -165,7 +165,7 @@ class Origins:
         context = graph.plan.context
         self._graph = graph
         self._open = [
-            node for node in graph.nodes.values() if _reads_root(node) and node.id not in closed
+            node for node in graph.nodes.values() if reads_root(node) and node.id not in closed
         ]
         self._run = {name: context.get(name) for name in ("datasets", "dataset_names")}
         self._run_name = digest_of(self._run)
@@ -214,7 +214,7 @@ class Origins:
         return Origin(own, seen, facts, {name: context, self._run_name: self._run})
 
 
-def _reads_root(node: Node) -> bool:
+def reads_root(node: Node) -> bool:
     return node.role == "source" and node.impl == "root_tree"
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.plan.columns import live_columns
+from fasthep_smk.plan.signatures import reads_root
 from fasthep_smk.util.documents import YamlMapping
 
 __all__ = ["unite_sources"]
@@ -25,7 +26,7 @@ def unite_sources(graphs: Mapping[str, Graph]) -> None:
     if len(graphs) < 2:
         return
     live = {name: live_columns(graph) for name, graph in graphs.items()}
-    for source in [node for node in next(iter(graphs.values())).nodes.values() if _is_root(node)]:
+    for source in [node for node in next(iter(graphs.values())).nodes.values() if reads_root(node)]:
         found = {
             name: graph.nodes[source.id]
             for name, graph in graphs.items()
@@ -45,10 +46,6 @@ def unite_sources(graphs: Mapping[str, Graph]) -> None:
         for name, node in found.items():
             graphs[name].nodes[source.id] = replace(node, params=united)
             graphs[name].plan.get_node(source.id).params = dict(united)
-
-
-def _is_root(node: Node) -> bool:
-    return node.role == "source" and node.impl == "root_tree"
 
 
 def _lists_branches(node: Node) -> bool:

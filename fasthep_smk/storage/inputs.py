@@ -16,14 +16,12 @@ from typing import TypedDict
 
 from fasthep_smk.storage.root_files import MANY, FileFacts, look_into
 from fasthep_smk.util import files
-from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.remote import ask, is_remote, local_path, server_of, silent_servers, within
 
 __all__ = [
     "Inputs",
     "identity_of",
     "missing_branches",
-    "problem_finding",
 ]
 
 
@@ -261,11 +259,3 @@ def missing_branches(wanted: Iterable[str], facts: FileFacts, tree: str) -> list
     if available is None:
         return []
     return [name for name in wanted if name.isidentifier() and name not in available]
-
-
-def problem_finding(
-    path: str, dataset: str, problem: str, *, place: str | None = None, hint: str | None = None
-) -> Finding:
-    """Return the finding for an input file of a dataset that cannot be used."""
-    key = f"dataset {dataset!r}"
-    return Finding(file=path, key=key, problem=problem, place=place, hint=hint)

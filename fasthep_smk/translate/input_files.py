@@ -13,7 +13,7 @@ from fasthep_smk.flow.patches.known_entries import Entries, known_entries
 from fasthep_smk.flow.places import datasets_at, mapping, place_of
 from fasthep_smk.flow.workflow_checks import root_trees_of
 from fasthep_smk.plan.partitions import SourceFacts
-from fasthep_smk.storage.inputs import Inputs, problem_finding
+from fasthep_smk.storage.inputs import Inputs
 from fasthep_smk.storage.root_files import FileFacts
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings
@@ -52,11 +52,15 @@ def file_findings(document: YamlMapping, inputs: Inputs, workflow: Path) -> list
             problem = facts[file].problem
             lacking = _NO_TREE.match(problem or "")
             if problem and not (lacking and as_yaml(lacking["tree"]) in told):
-                place, hint = (
-                    place_of(f"{key}.files", listed, file),
-                    _beside(file, inputs.root, workflow),
+                found.append(
+                    Finding(
+                        file=file,
+                        key=f"dataset {name!r}",
+                        problem=problem,
+                        place=place_of(f"{key}.files", listed, file),
+                        hint=_beside(file, inputs.root, workflow),
+                    )
                 )
-                found.append(problem_finding(file, name, problem, place=place, hint=hint))
     return found
 
 
