@@ -79,7 +79,9 @@ class _Loading:
         self.found = Load(rule, place)
 
     def load(self) -> Load:
-        self._set_out()
+        launch = Path(self.run["launch_folder"])
+        self.found.places |= {str(self.build): BUILD, str(launch): LAUNCH}
+        self.found.places.setdefault(str(Path(self.run["workflow"]).parent), BESIDE)
         self._add_task()
         for one, entry in self.table.jobs.items():
             self._add_plan(entry)
@@ -94,15 +96,9 @@ class _Loading:
                 )
                 for name in adopted.results:
                     self.found.content[f"{BUILD}/{name}"] = self.build / name
-            self._add_inputs(entry)
+            for path in _input_files(entry, launch):
+                self._add_file(path)
         return self.found
-
-    def _set_out(self) -> None:
-        launch = str(self.run["launch_folder"])
-        beside = str(Path(self.run["workflow"]).parent)
-        places = {str(self.build): BUILD, launch: LAUNCH}
-        places.setdefault(beside, BESIDE)
-        self.found.places = places
 
     def _add_task(self) -> None:
         content, table = self.found.content, self.table
@@ -138,8 +134,9 @@ class _Loading:
         said.append(dict(plan.get("execution") or {}).get("resources"))
         context = plan.get("context") or {}
         said.append(context.get("globals"))
-        datasets = context.get("datasets") or {}
-        said += [_metadata(datasets.get(entry.dataset))]
+        dataset = dict((context.get("datasets") or {}).get(entry.dataset) or {})
+        dataset.pop("files", None)  # these are its inputs
+        said.append(dataset)
         for path in NamedFiles(roots, own=[self.build]).find(said).values():
             if path.is_file():
                 self._add_file(path)
@@ -155,10 +152,6 @@ class _Loading:
         for name in names:
             self.found.content[f"{BUILD}/{folder}/{name}"] = self.build / folder / name
 
-    def _add_inputs(self, entry: JobEntry) -> None:
-        for path in _input_files(entry, Path(self.run["launch_folder"])):
-            self._add_file(path)
-
     def _add_file(self, path: Path) -> None:
         """Add a file of the user's, under the same relative path if it has one."""
         path = Path(os.path.normpath(path))
@@ -172,11 +165,6 @@ class _Loading:
             goal = f"{ELSEWHERE}/{len(self.found.places)}/{path.name}"
             self.found.places[str(path)] = goal
             self.found.content[goal] = path
-
-
-def _metadata(dataset: JsonObject | None) -> JsonObject:
-    """Return what a dataset says of itself, without its list of files."""
-    return {name: value for name, value in (dataset or {}).items() if name != "files"}
 
 
 def _with_digest(entry: JobEntry) -> JobEntry:
