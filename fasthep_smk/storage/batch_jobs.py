@@ -7,13 +7,16 @@ the queue.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import msgspec
 
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
@@ -85,18 +88,18 @@ def read(build: Path) -> list[BatchJob]:
     except OSError:
         return []
     for line in text.splitlines():
-        said = _texts(line)
-        if (token := said.get("token")) is not None:
-            found[token] = found.get(token, {}) | said
+        # One that was being written when its process died says nothing.
+        with contextlib.suppress(msgspec.MsgspecError, RecursionError, KeyError):
+            said = msgspec.json.decode(line, type=dict[str, str])
+            found[said["token"]] = found.get(said["token"], {}) | said
     jobs = [_job(said) for said in found.values() if "ended" not in said]
     return [one for one in jobs if one is not None]
 
 
 def _job(said: Mapping[str, str]) -> BatchJob | None:
-    names = {one.name for one in fields(BatchJob)}
     try:
-        job = BatchJob(**{name: said[name] for name in names & said.keys()})
-    except TypeError:  # its first line is damaged
+        job = msgspec.convert(said, BatchJob)
+    except msgspec.ValidationError:  # its first line is damaged
         return None
     if job.system not in _IDS and not is_installed(job.system):
         return None
@@ -128,14 +131,3 @@ def _add(build: Path, said: JsonObject, *, durable: bool = False) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _texts(line: str) -> dict[str, str]:
-    """Return what a line says: one that was being written when its process died says nothing."""
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(found, dict):
-        return {}
-    return {str(name): value for name, value in found.items() if isinstance(value, str)}
