@@ -25,7 +25,9 @@ def from_config(config: YamlMapping, *, root: Path, write: bool) -> Written:
     Raises:
         Findings: a setting or the workflow is wrong.
     """
-    _raise_if_wrong(config)
+    findings = schema.findings_of(dict(config), "snakemake_config", file="", key="config")
+    if findings:
+        raise Findings(findings)
     given = {"outdir": "build", **config}
     paths = {name: Path(str(given[name])) for name in ("workflow", "outdir")}
     settings = RunSettings(**{**given, **paths})
@@ -35,9 +37,3 @@ def from_config(config: YamlMapping, *, root: Path, write: bool) -> Written:
     with scratch() as folder:
         start = Start(settings=settings, root=root, build=build, aside=folder / "aside")
         return pipeline.up_to(pipeline.write, start).written
-
-
-def _raise_if_wrong(config: YamlMapping) -> None:
-    findings = schema.findings_of(dict(config), "snakemake_config", file="", key="config")
-    if findings:
-        raise Findings(findings)

@@ -61,12 +61,9 @@ def parse_duration(value: object) -> int:
         raise ValueError(expected)
     if isinstance(value, int):
         seconds = value
-    elif found := _CLOCK.fullmatch(value):
-        days, hours, minutes, rest = (int(part or 0) for part in found.groups())
-        seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
     elif value.strip().isascii() and value.strip().isdigit():
         seconds = int(value)
-    elif value.strip() and (found := _PARTS.fullmatch(value)):
+    elif value.strip() and (found := _CLOCK.fullmatch(value) or _PARTS.fullmatch(value)):
         days, hours, minutes, rest = (int(part or 0) for part in found.groups())
         seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
     else:
