@@ -357,7 +357,8 @@ def plan(compiled: Compiled) -> Planned:
         inputs,
         compiled.execution,
         workflow=compiled.shown,
-        folder=compiled.aside,
+        # Not where FAST-HEP compiles: what is there gets into the build folder.
+        folder=compiled.aside.with_name("first_events"),
         without=settings.without,
         plots=settings.try_plots,
     ) as preflight:

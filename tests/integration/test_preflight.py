@@ -12,7 +12,7 @@ import yaml
 
 from fasthep_smk.cli.main import main
 from fasthep_smk.translate import flights
-from tests.support import events
+from tests.support import events, warm
 
 pytestmark = pytest.mark.integration
 
@@ -262,6 +262,28 @@ def test_what_has_passed_does_not_run_again(analysis: Path) -> None:
     write(analysis, ("nbins: 40", "nbins: 20"))
     assert main(["translate", "workflow.yaml"]) == 0
     assert ran_with(analysis) == [100] * 2, "the histogram needs what it makes"
+
+
+def artifacts(build: Path) -> dict[str, bytes]:
+    found = (path for path in (build / "artifacts").rglob("*") if path.is_file())
+    return {str(path.relative_to(build)): path.read_bytes() for path in found}
+
+
+def test_what_it_makes_stays_out_of_the_build_folder(analysis: Path) -> None:
+    build = analysis / "build"
+    write(analysis)
+    assert main(["translate", "workflow.yaml"]) == 0
+    assert artifacts(build) == {}
+    assert [path.name for path in build.iterdir() if path.is_file()] == []
+
+    assert warm.run("workflow.yaml", cwd=analysis).returncode == 0
+    finished = artifacts(build)
+    assert "artifacts/histograms/Hist.pkl" in finished
+    write(analysis, body=f"assert len(stream) <= 100\n{PLAIN}")
+    failed = warm.run("workflow.yaml", cwd=analysis)
+    assert failed.returncode == 1
+    assert "AssertionError" in failed.stderr
+    assert artifacts(build) == finished, "results of all events, not of the first ones"
 
 
 def test_what_is_not_wanted_does_not_run(analysis: Path) -> None:
