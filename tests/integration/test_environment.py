@@ -26,7 +26,7 @@ from fasthep_smk.worker.probe import describe_worker
 from tests.integration.conftest import Run
 from tests.support import warm
 from tests.support.compare import compare_builds
-from tests.support.debian import DebianUnavailableError, debian_tree, in_tree
+from tests.support.debian import RELEASE, DebianUnavailableError, debian_tree, in_tree
 from tests.support.packed import Node, small_parts
 from tests.support.project import Project, make_project, once, shared_base
 
@@ -87,9 +87,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Machine:
     return make_machine(tmp_path_factory.mktemp("machines"), archive)
 
 
-def make_machine(place: Path, archive: Path) -> Machine:
+def make_machine(place: Path, archive: Path, release: str = RELEASE) -> Machine:
     try:
-        tree = debian_tree()
+        tree = debian_tree(release)
     except DebianUnavailableError as error:
         possible = os.geteuid() == 0 and Path("/etc/debian_version").exists()
         if possible and os.environ.get("CI") == "true":
@@ -229,14 +229,18 @@ def test_what_does_not_work_is_not_kept(tmp_path: Path) -> None:
 def test_a_conda_environment_is_moved_by_conda_pack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A prefix made by hand; conda itself is not here."""
+    """A prefix made by hand; test_conda.py has one of packages. It is packed to the same bytes."""
     importlib.import_module("conda_pack")  # it is not in that prefix
     prefix = make_conda_prefix(tmp_path / "prefix")
     monkeypatch.setattr(sys, "path", [path for path in sys.path if "-packages" not in path])
     contents = CondaContents("packed-conda", ("json",), prefix)
-    archive = tmp_path / "a.run"
-    with contents.parts() as parts:
-        write_archive(parts, archive)
+    archive, again = tmp_path / "a.run", tmp_path / "b.run"
+    for path in (archive, again):
+        with contents.parts() as parts:
+            write_archive(parts, path)
+    assert archive.read_bytes() == again.read_bytes()
+    (prefix / "conda-meta" / "state").write_text('{"env_vars": {"OWN": "1"}}')
+    assert CondaContents("packed-conda", ("json",), prefix).key != contents.key
     prefix.rename(tmp_path / "gone")
     node = Node(tmp_path / "node")
     node.folder.mkdir()

@@ -22,12 +22,12 @@ class DebianUnavailableError(RuntimeError):
     """There is no such tree, and it cannot be made here."""
 
 
-def debian_tree() -> Path:
+def debian_tree(release: str = RELEASE) -> Path:
     """Folder of the tree; made at most once per cache."""
     if os.geteuid() != 0:
         raise DebianUnavailableError("this is not root")
-    tree = CACHE / f"debian-{RELEASE}"
-    command = [Path(__file__).with_name("debian.sh"), RELEASE, tree, *_PACKAGES]
+    tree = CACHE / f"debian-{release}"
+    command = [Path(__file__).with_name("debian.sh"), release, tree, *_PACKAGES]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise DebianUnavailableError(f"debian.sh: {(done.stdout + done.stderr)[-500:]}")

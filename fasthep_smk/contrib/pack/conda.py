@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import glob
 import io
+import json
+import os
 import platform
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -13,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.contrib.pack.archive import Parts
-from fasthep_smk.contrib.pack.contents import Packable
-from fasthep_smk.contrib.pack.entries import walk
-from fasthep_smk.util import files
+from fasthep_smk.contrib.pack.contents import DECOMPRESSOR, Packable
+from fasthep_smk.contrib.pack.entries import Entry, walk
 from fasthep_smk.util.errors import Findings
-from fasthep_smk.util.scratch import scratch
 
 __all__ = ["CondaContents", "is_conda"]
+
+#: What conda notes of its packages, the environment's variables, and what `conda activate` runs.
+_OF_CONDA = ("conda-meta", "etc/conda")
 
 
 def is_conda(prefix: Path) -> bool:
@@ -31,8 +35,8 @@ def is_conda(prefix: Path) -> bool:
 class CondaContents(Packable):
     """The conda environment at ``prefix``.
 
-    Everything is in the first part of the archive: conda's own Python runs on any machine, but its
-    files name the folder that they lie in, and ``conda-unpack`` sets that right.
+    Its own Python runs on any machine, and unpacks the packages. Files name the folder that they
+    lie in, which ``conda-unpack`` then sets right.
     """
 
     prefix: Path
@@ -46,45 +50,112 @@ class CondaContents(Packable):
                 expected="fasthep-smk, installed in a conda or pixi environment",
                 hint="for a virtual environment: --environment packed-venv",
             )
-        meta = sorted((self.prefix / "conda-meta").glob("*.json"))
-        return {"packages": {path.name: files.sha256_file(path) for path in meta}}
+        entries = [one for name in _OF_CONDA for one in walk(self.prefix / name, name)]
+        packages = {entry.target: entry.digest() for entry in entries}
+        return {"packages": packages, "loose": self.packages.loose()}
 
     @contextlib.contextmanager
     def parts(self) -> Iterator[Parts]:
-        with scratch("conda-") as folder:
-            copy = folder / "prefix"
-            self._pack(copy)
-            entries = [entry for item in sorted(copy.iterdir()) for entry in walk(item, item.name)]
-            entries += [entry for group in self.own.values() for entry in group]
-            after = (("bin/python", "bin/conda-unpack"),)
-            yield Parts(self.kind, self.key, platform.machine(), tuple(entries), (), after)
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            # Packages that are not in conda's cache any more are read from the environment.
+            warnings.simplefilter("ignore")
+            entries = self._pack()
+        entries += [entry for group in self.own.values() for entry in group]
+        site = f"{self.interpreter.site}/"
+        needed = f"{site}{DECOMPRESSOR}"
+        rest = [e for e in entries if e.target.startswith(site) and not e.target.startswith(needed)]
+        first = [e for e in entries if not e.target.startswith(site) or e.target.startswith(needed)]
+        first.append(Entry(f"lib/fasthep-smk/{DECOMPRESSOR}", link=f"../../{needed}"))
+        after = (("bin/python", "bin/conda-unpack"),)
+        yield Parts(self.kind, self.key, platform.machine(), tuple(first), tuple(rest), after)
 
-    def _pack(self, target: Path) -> None:
+    def _pack(self) -> list[Entry]:
         try:
-            import conda_pack
+            from conda_pack import CondaEnv, CondaPackException
+            from conda_pack.core import Packer
         except ImportError:
             raise Findings.one(
                 "conda-pack is not installed",
                 key="the package conda-pack",
                 hint=f"{sys.executable} -m pip install conda-pack",
             ) from None
-        # Also out of conda-unpack's list of files: what is packed from elsewhere.
-        left_out = [("exclude", "*/__pycache__/*")]
-        left_out += [
-            ("exclude", f"{self.interpreter.site}/{glob.escape(name)}{rest}")
-            for name in sorted({*self.own, *self.packages.dropped})
-            for rest in ("", ".*", "/*")
-        ]
         try:
-            with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-                # That packages are not in conda's cache any more is no concern of the user's.
-                warnings.simplefilter("ignore")
-                conda_pack.pack(
-                    prefix=str(self.prefix),
-                    output=str(target),
-                    format="no-archive",
-                    ignore_editable_packages=True,
-                    filters=left_out,
-                )
-        except conda_pack.CondaPackException as error:
+            environment = CondaEnv.from_prefix(str(self.prefix), ignore_editable_packages=True)
+        except CondaPackException as error:
             raise Findings.one(f"conda-pack refuses it: {error}", key=str(self.prefix)) from error
+        # Also out of conda-unpack's list of files: what is packed from elsewhere.
+        environment = environment.exclude("*/__pycache__/*")
+        for name in sorted({*self.own, *self.packages.dropped}):
+            for rest in ("", ".*", "/*"):
+                environment = environment.exclude(
+                    f"{self.interpreter.site}/{glob.escape(name)}{rest}"
+                )
+        placeholders = _placeholders(self.prefix)
+        taken = _Taken({file.target for file in environment})
+        packer = Packer(environment.prefix, taken)
+        for file in environment:
+            placeholder = placeholders.get(file.target)
+            if file.file_mode == "unknown" and file.is_conda and placeholder is not None:
+                data = _widened(Path(file.source).read_bytes(), environment.prefix, placeholder)
+                taken.add_bytes(file.source, data, file.target)
+                packer.prefixes.append((file.target, placeholder, "binary"))
+            else:
+                packer.add(file)
+        packer.finish()
+        return taken.entries
+
+
+class _Taken:
+    """Takes what conda-pack would write into an archive.
+
+    Its own archives would be a second copy of everything. A folder is no way out: it is filled with
+    hard links, which no user can make to files of another one, and errors are not told.
+    """
+
+    def __init__(self, lasting: set[str]) -> None:
+        self.entries: list[Entry] = []
+        self._lasting = lasting  # all others are temporary files
+
+    def add(self, source: str, target: str) -> None:
+        """Take a file or a link; a link that leads out of the environment becomes a copy."""
+        path = Path(source)
+        link = path.readlink() if path.is_symlink() else None
+        if link and not os.path.normpath(Path(target).parent / link).startswith(("/", "..")):
+            self.entries.append(Entry(target, link=str(link)))
+        elif target in self._lasting:
+            self.entries += walk(path, target)
+        else:
+            self.add_bytes(source, path.read_bytes(), target)
+
+    def add_bytes(self, source: str, data: bytes, target: str) -> None:
+        """Take a file whose content may be another one now."""
+        if target in self._lasting and Path(source).read_bytes() == data:
+            self.entries += walk(Path(source), target)
+        else:
+            self.entries.append(Entry(target, data=data, executable=os.access(source, os.X_OK)))
+
+
+def _placeholders(prefix: Path) -> dict[str, str]:
+    """Return what stood for the folder of the environment in binaries, by their paths."""
+    found = {}
+    for path in (prefix / "conda-meta").glob("*.json"):
+        about = json.loads(path.read_text(encoding="utf-8"))
+        for item in about.get("paths_data", {}).get("paths", ()):
+            if item.get("file_mode") == "binary":
+                found[item["_path"]] = item["prefix_placeholder"]
+    return found
+
+
+def _widened(data: bytes, prefix: str, placeholder: str) -> bytes:
+    """Return an installed binary as it was in its package, with room for any other prefix.
+
+    The installer has put the prefix in the place of the longer placeholder, and zeros behind the
+    text for what was left.
+    """
+    short, long = os.fsencode(prefix), os.fsencode(placeholder)
+
+    def widen(found: re.Match[bytes]) -> bytes:
+        text, size = found[0].replace(short, long), len(found[0])
+        return text[:size] if not text[size - 1 :].strip(b"\0") else found[0]
+
+    return re.sub(re.escape(short) + rb"[^\0]*\0+", widen, data)

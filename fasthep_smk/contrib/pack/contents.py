@@ -19,14 +19,15 @@ from fasthep_smk.contrib.pack.libraries import libraries_of
 from fasthep_smk.contrib.pack.snapshot import own_entries
 from fasthep_smk.util import files
 
-__all__ = ["Packable", "VenvContents"]
+__all__ = ["DECOMPRESSOR", "Packable", "VenvContents"]
 
 #: Goes up when archives of the same content are laid out otherwise.
 _FORMAT = 1
 _KEY_LENGTH = 20
 #: What of ours runs on nodes.
 _NODE_TEXTS = ("header.sh", "python.sh", "start.py")
-_DECOMPRESSOR = "cramjam"
+#: The package that unpacks all others.
+DECOMPRESSOR = "cramjam"
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,9 @@ class VenvContents(Packable):
         packages += self.packages.others(Path(sys.prefix))
         first = self.interpreter.entries()
         decompressor = [
-            item for item in packages if item.target.startswith(f"{site}/{_DECOMPRESSOR}")
+            item for item in packages if item.target.startswith(f"{site}/{DECOMPRESSOR}")
         ]
-        link = Entry(f"lib/fasthep-smk/{_DECOMPRESSOR}", link=f"../../{site}/{_DECOMPRESSOR}")
+        link = Entry(f"lib/fasthep-smk/{DECOMPRESSOR}", link=f"../../{site}/{DECOMPRESSOR}")
         ready = {item.target for item in decompressor}
         # Also those of packages are in the first part: the decompressor may need them.
         first += self._libraries_of(packages)

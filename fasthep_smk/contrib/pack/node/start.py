@@ -115,8 +115,30 @@ def main(argv: list[str]) -> NoReturn:
     root = cache.folder / key
     os.environ["PATH"] = f"{root / 'bin'}:{os.environ['PATH']}"
     os.environ["FASTHEP_SMK_ENVIRONMENT"] = key
+    if (root / "conda-meta").is_dir():
+        activate(root)
     python = str(root / "bin" / "python")
     os.execv(python, [python, *arguments])
+
+
+def activate(root: Path) -> None:
+    """Set what ``conda activate`` sets: the environment's variables, and those of its packages."""
+    os.environ["CONDA_PREFIX"] = str(root)
+    # Those of packages, and those of "conda env config vars set".
+    for path in (*sorted(root.glob("etc/conda/env_vars.d/*.json")), root / "conda-meta/state"):
+        found = json.loads(path.read_text()) if path.is_file() else {}
+        found = found.get("env_vars", {}) if path.name == "state" else found
+        os.environ.update({k: v for k, v in found.items() if v != "***unset***"})
+    shell = shutil.which("bash") or "/bin/sh"
+    for script in sorted(root.glob("etc/conda/activate.d/*.sh")):
+        command = [shell, "-c", '. "$0" >&2; exec cat /proc/self/environ', str(script)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        pairs = [item.partition(b"=")[::2] for item in done.stdout.split(b"\0") if b"=" in item]
+        if pairs:
+            os.environb.clear()
+            os.environb.update(pairs)
+        else:
+            print(f"packed environment {root.name}: {script} has failed", file=sys.stderr)
 
 
 def parse_size(text: str) -> int | None:

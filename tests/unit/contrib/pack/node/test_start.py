@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fasthep_smk.contrib.pack.archive import write_archive
+from fasthep_smk.contrib.pack.entries import text_entry
 from tests.support.packed import Node, small_archive, small_parts
 
 OTHER = "fedcba9876543210fedc"
@@ -73,6 +74,32 @@ def test_arguments_and_the_exit_status_are_those_of_python(node: Node, archive: 
     code = "import sys; print(sys.argv[1:]); sys.exit(int(len(sys.argv)))"
     done = node.run(archive, "-c", code, *words)
     assert (done.returncode, done.stdout) == (7, f"{words}\n")
+
+
+@pytest.mark.parametrize("missing", ["", "bash"])
+def test_variables_are_set_as_conda_activate_does(node: Node, tmp_path: Path, missing: str) -> None:
+    key = "0123456789abcdef0123"
+    spare = 'export DATA="$CONDA_PREFIX/a b"; unset SPARE; echo said; false'
+    conda = {
+        "conda-meta/state": '{"version": 1, "env_vars": {"OWN": "set"}}',
+        "etc/conda/env_vars.d/a.json": '{"OWN": "of a package", "SPARE": "1", "PACKAGE": "é"}',
+        "etc/conda/activate.d/a.sh": spare,
+        "etc/conda/activate.d/b.sh": "export LOST=1\nexit 0",
+        "etc/conda/activate.d/c.sh": 'export LINES="$DATA\n$OWN"',
+    }
+    small = small_parts(key)
+    entries = [text_entry(target, text) for target, text in conda.items()]
+    archive = tmp_path / f"packed-venv-{key}.run"
+    write_archive(replace(small, first=(*small.first, *entries)), archive)
+    code = 'import os; print([os.environ.get(n) for n in ("PACKAGE", "SPARE", "LOST", "LINES")])'
+    done = node.without(missing).run(archive, "-c", code)
+    root = node.cache / key
+    assert (done.returncode, done.stdout) == (
+        0, f"{['é', None, None, f'{root}/a b' + chr(10) + 'set']}\n",
+    ), done.stderr  # fmt: skip
+    assert done.stderr == (
+        f"said\npacked environment {key}: {root}/etc/conda/activate.d/b.sh has failed\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["a b'c\"$(id)`id`{x}\\ é", "-n", "*"])
