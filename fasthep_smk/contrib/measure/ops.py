@@ -149,6 +149,9 @@ def _component(
         described = {key: one for key, one in settings.items() if key not in others}
     elif (kind, name) == ("source", "root_tree"):
         described = mapping(_parts()["source"]["then"]["properties"])
+    elif (kind, name) == ("writer", "root_tree"):
+        written = mapping(_parts()["write"]["properties"])
+        described = {key: one for key, one in written.items() if "description" in one}
     try:
         # A module of the user's may print, or end the program.
         with contextlib.redirect_stdout(io.StringIO()):
