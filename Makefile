@@ -31,7 +31,7 @@ help:
 	@echo "make messages  list every text that a user may read, with file and line"
 	@echo "make house     count lines, rooms, patches, and what a first run loads of the package"
 	@echo "make mistakes  tell which part of a check refuses each mistake that the tests know"
-	@echo "make reference write docs/reference.md from the schemas and FAST-HEP's specifications"
+	@echo "make reference write docs/reference.md from schemas, FAST-HEP's specifications and examples"
 	@echo "make man       write man/fasthep-smk.1 and docs/commands.md from the parser of the command line"
 	@echo "make docs      make a site of the pages, and check all links in them"
 	@echo "make newest    all tests with the newest FAST-HEP, which may be one that nobody has tested"

@@ -66,13 +66,13 @@ def packages_and_files_are_read_once() -> None:
 #: Modules whose runs begin with the first events. In the others an operation may misbehave, or
 #: counts how often it runs.
 WITH_PREFLIGHT = (
-    *("agc", "alone", "bad_input", "loaded", "mistakes", "own_op_page", "pages_run"),
-    *("parity", "preflight", "refused", "tutorial", "unusual", "upstream_texts"),
+    *("agc", "alone", "bad_input", "examples", "loaded", "mistakes", "own_op_page"),
+    *("pages_run", "parity", "preflight", "refused", "tutorial", "unusual", "upstream_texts"),
 )
 
 
 #: Those that try them in processes forked from that of pytest, each of which draws plots.
-IN_PROCESS = ("mistakes", "preflight")
+IN_PROCESS = ("examples", "mistakes", "preflight")
 
 
 @pytest.fixture(scope="module", autouse=True)
