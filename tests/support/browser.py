@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.programs import program
 
-__all__ = ["Shown", "printed", "show"]
+__all__ = ["Shown", "measured", "printed", "show"]
 
 #: What the browser would ask for by itself.
 _QUIET = (
@@ -66,6 +67,39 @@ def printed(page: Path, folder: Path) -> bytes:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return goal.read_bytes()
+
+
+#: A page in a frame of some width, which says what of it reaches beyond, and what is no picture.
+_FRAME = """<iframe style="width:%dpx; height:900px; border:0"></iframe><pre></pre><script>
+const frame = document.querySelector("iframe");
+frame.onload = () => setTimeout(() => {
+  const page = frame.contentDocument, wide = page.documentElement.clientWidth;
+  for (const one of page.querySelectorAll("details")) one.open = true;
+  const all = [...page.body.querySelectorAll("*")];
+  const beyond = all.filter((one) => one.getBoundingClientRect().right > wide + 1);
+  document.querySelector("pre").textContent = JSON.stringify({
+    wide, elements: all.length, scrolled: page.documentElement.scrollWidth,
+    beyond: beyond.map((one) => one.outerHTML.slice(0, 200)),
+    pictures: [...page.images].map((one) => one.naturalWidth),
+    drawings: [...page.querySelectorAll("figure > svg")].map((one) => one.clientWidth),
+  });
+}, 500);
+frame.srcdoc = %s;
+</script>"""
+
+
+def measured(page: Path, folder: Path, width: int) -> dict[str, Any]:
+    """Return what is in a page in a window of this width, with all its parts open.
+
+    ``beyond`` are the elements that do not end in it, ``pictures`` the widths of pictures as their
+    files have them, 0 for what is none; ``drawings`` are those of histograms, on the screen.
+    """
+    text = json.dumps(page.read_text()).replace("<", "\\u003c")
+    frame = folder / "frame.html"
+    frame.write_text(_FRAME % (width, text))
+    shown = show(frame, folder).document
+    found: dict[str, Any] = json.loads(unescape(shown.partition("<pre>")[2].partition("</pre>")[0]))
+    return found
 
 
 def _requests(log: dict[str, Any]) -> list[str]:

@@ -15,7 +15,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +119,6 @@ def _computed(build: Path, data: Json) -> Json:
         },
         "sample": _sample(entries, records),
         "earlier": len(records) - len(new),
-        "in_part": sum("adopted" in one for one in new.values()),
         "missing": [{name: one[name] for name in ("start", "stop", "events")} for one in missing],
         "missing_share": lacking / sum(parts.values()) if sum(parts.values()) else None,
         "rules": [_rule(row, records, new, events) for row in data["rules"]],
@@ -131,8 +129,6 @@ def _computed(build: Path, data: Json) -> Json:
             }
             for row in data["each_rule"]
         ],
-        "pools": [_pool(build, row, run, new, begin, failed) for row in data["pools"]],
-        "requested": [_requested(build, row, records) for row in data["requested"]],
         "critical_path": _chain(new, begin),
         "reasons": run["reasons"],
         "failed": len(failed),
@@ -203,6 +199,7 @@ def _rule(
         "least": min(times),
         "median": statistics.median(times),
         "most": max(times),
+        "asked_time": max(one["asked"]["walltime"] or 0 for one in of) or None,
         "total": sum(times),
         "cpu": sum(one["used"]["cpu"] for one in of)
         / sum(time * one["threads"] for time, one in zip(times, of, strict=True)),
@@ -232,92 +229,6 @@ def _job(rule: str, key: str, records: dict[Any, Json], failed: dict[Any, Json])
         "seconds": _seconds(one),
         "memory": one["used"]["memory"],
         "retries": len(one["earlier"]),
-    }
-
-
-def _pool(
-    build: Path,
-    row: Json,
-    run: Json,
-    new: dict[Any, Json],
-    begin: dict[Any, float],
-    failed: dict[Any, Json],
-) -> Json:
-    """Return how a pool, or all cores, were used: looked at between any two changes."""
-    is_cores = row["unit"] == "cores"
-    spans = []  # waited from, started, ended, how many
-    for name, one in new.items():
-        if is_cores or one["asked"]["pool"] == row["pool"]:
-            many = one["threads"] if is_cores else 1
-            spans.append((begin[name], one["started"], one["ended"], many))
-    tries = [one for note in failed.values() for one in (*note["earlier"], note)]
-    tries += [one for record in new.values() for one in record["earlier"]]
-    spans += [
-        (one["started"], one["started"], one["ended"], 1)
-        for one in tries
-        if one.get("ended") is not None and (is_cores or one["pool"] == row["pool"])
-    ]
-    limit = run["cores"] if is_cores else run["limits"].get(row["pool"])
-    times = sorted({time for span in spans for time in span[:3]})
-    busy = ran = waited = full = most = 0.0
-    for start, end in pairwise(times):
-        middle = (start + end) / 2
-        now = sum(many for _, a, b, many in spans if a < middle < b)
-        stood = sum(many for a, b, _, many in spans if a < middle < b)
-        most = max(most, now)
-        if now or stood:
-            busy += end - start
-            ran += now * (end - start)
-            waited += stood * (end - start)
-            full += (end - start) * (limit is not None and now >= limit)
-    return {
-        "limit": limit,
-        "most": most,
-        "mean": ran / busy if busy else 0,
-        "waiting": waited / busy if busy else 0,
-        "full": None if limit is None or not busy else full / busy,
-        "reasons": {} if is_cores else _reasons(build, row["pool"]),
-    }
-
-
-def _reasons(build: Path, pool: str) -> Counter[str]:
-    """Return how many jobs of a pool waited for each reason, at most."""
-    found: Counter[str] = Counter()
-    notes = build / "debug/distributed/queue.jsonl"
-    for line in notes.read_text().splitlines() if notes.exists() else ():
-        for name, why, many in json.loads(line)["waiting"]:
-            if name == pool:
-                found[why] = max(found[why], many)
-    return found
-
-
-def _requested(build: Path, row: Json, records: dict[Any, Json]) -> Json:
-    name = {"memory": "memory", "time": "walltime", "cores": "cpus"}[row["amount"]]
-    mine = [one for one in records.values() if one["asked"]["pool"] == row["pool"]]
-    if row["amount"] == "cores":
-        mine = [one for one in mine if (one["asked"]["cpus"] or 1) > 1]
-        used = [one["used"]["cpu"] / _seconds(one) if _seconds(one) >= 1 else 1.0 for one in mine]
-        advised = max(1, math.ceil(max(used)))
-    else:
-        used = [one["used"]["memory"] if name == "memory" else _seconds(one) for one in mine]
-        said = subprocess.run(
-            [sys.executable, "-m", "fasthep_smk", "sizes", str(build), "--json", "--trust-build"],
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        sizes = json.loads(said.stdout)["sizes"]
-        advised = max(one[name]["ask"] for one in sizes if one["pool"] == row["pool"])
-    asked = [one["asked"][name] for one in mine]
-    died = any(try_["kind"] == "memory" for one in mine for try_ in one["earlier"])
-    sure = len(mine) >= 3 and len(set(asked)) == 1 and not (name == "memory" and died)
-    sure &= name != "cpus" or all(_seconds(one) >= 1 for one in mine)
-    top = max(one for one in asked if one)
-    saved = 1 - advised / top if sure and advised <= 0.8 * top else None
-    return {
-        "jobs": len(mine),
-        "asked": top,
-        "used": max(used),
-        "advised": None if saved is None else advised,
-        "saved": saved,
     }
 
 

@@ -7,7 +7,6 @@ is told, but is no difference: no two runs take the same.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -27,8 +26,8 @@ from fasthep_smk.contrib.report.compare_files import (
 )
 from fasthep_smk.contrib.report.document import Verdict
 from fasthep_smk.contrib.report.facts import Facts, gather, grouped
-from fasthep_smk.contrib.report.numbers import Number, amount, duration, size
-from fasthep_smk.contrib.report.results import Cut, Cutflow
+from fasthep_smk.contrib.report.numbers import Number, amount, change, duration, size
+from fasthep_smk.contrib.report.results import Cutflow
 from fasthep_smk.contrib.report.tables import Section
 from fasthep_smk.storage import failures
 from fasthep_smk.util.documents import JsonObject
@@ -165,23 +164,15 @@ def _rules(one: Facts, other: Facts) -> list[RuleComparison]:
 
 def _cutflows(one: Iterable[Cutflow], other: Iterable[Cutflow]) -> Iterator[Difference]:
     """Yield the numbers of cutflows that differ."""
-    for (name, dataset, _, cut, _), first, second in pairs(_by_cut(one), _by_cut(other)):
+    cuts = [
+        {(of.name, *place): row for of in cutflows for place, row in results.by_cut(of).items()}
+        for cutflows in (one, other)
+    ]
+    for (name, _, cut, _, dataset), first, second in pairs(*cuts):
         for number, what in _OF_A_CUT.items():
             values = _of_both((first, second), attrgetter(number))
             if not is_same(*values):
                 yield Difference(name, dataset, cut, what, values)
-
-
-def _by_cut(cutflows: Iterable[Cutflow]) -> dict[tuple[str, str, str, str, int], Cut]:
-    """Return the rows of cutflows by what they are of; a cut may stand there twice."""
-    found: dict[tuple[str, str, str, str, int], Cut] = {}
-    for cutflow in cutflows:
-        seen: Counter[tuple[str, str, str]] = Counter()
-        for row in cutflow.rows:
-            place = (row.dataset, row.selection, row.cut)
-            found[cutflow.name, *place, seen[place]] = row
-            seen[place] += 1
-    return found
 
 
 def _histograms(one: Path, other: Path) -> tuple[list[Difference], list[Difference], list[str]]:
@@ -308,7 +299,7 @@ def sections(found: Comparison) -> list[Section]:
             "on CPUs": _both(duration, row.cpu_seconds),
             "memory": _both(size, row.memory),
             "events/s": _both(amount, row.speed),
-            "change": _change(*row.total),
+            "change": change(*row.total),
         }
         for row in found.rules
     ]
@@ -352,7 +343,3 @@ def _number(value: float | None) -> Number:
 
 def _both(show: Callable[[float | None], Number], pair: _Pair[float]) -> str:
     return Number(f"{show(pair[0])} → {show(pair[1])}")
-
-
-def _change(one: float | None, other: float | None) -> str:
-    return Number("–" if not one or other is None else f"{(other / one - 1) * 100:+.0f} %")

@@ -71,17 +71,15 @@ class FailedJob:
 class Report:
     """All that the report says, as its JSON has it; times are seconds since 1970, sizes bytes.
 
-    ``earlier`` is how many of the jobs that are done ran in an earlier run, ``in_part`` how many of
-    the others have adopted a part; ``missing_share`` are the events of ``missing`` as a share of
-    all. ``failed`` is how many jobs failed: ``failures`` are the first of them. ``reasons`` are
-    those of `LastRun`.
+    ``earlier`` is how many of the jobs that are done ran in an earlier run; ``missing_share`` are
+    the events of ``missing`` as a share of all. ``failed`` is how many jobs failed: ``failures``
+    are the first of them. ``reasons`` are those of `LastRun`.
     """
 
     build: str
     made: float
     counts: Mapping[State, int]
     earlier: int
-    in_part: int
     missing: Sequence[Lacking]
     missing_share: float | None
     sample: SampleFacts | None
@@ -92,8 +90,6 @@ class Report:
     files: Sequence[results.ResultFile]
     rules: Sequence[measures.RuleUse]
     each_rule: Sequence[RuleFacts]
-    pools: Sequence[measures.PoolUse]
-    requested: Sequence[measures.Requested]
     critical_path: Sequence[measures.Step]
     reasons: Mapping[str, Mapping[str, int]]
     failures: Sequence[FailedJob]
@@ -113,7 +109,6 @@ def report_on(facts: Facts) -> Report:
         made=made,
         counts=counts,
         earlier=len(facts.done) - len(facts.new),
-        in_part=sum(job.in_part for job in facts.new),
         missing=[*facts.lacking.values()],
         missing_share=share,
         sample=facts.sample,
@@ -124,13 +119,6 @@ def report_on(facts: Facts) -> Report:
         files=results.result_files(build),
         rules=measures.rules(facts.done),
         each_rule=rules.of_each(facts),
-        pools=measures.pools(
-            facts.ran,
-            run.get("limits", {}) if run else {},
-            run.get("cores") if run else None,
-            facts.waited,
-        ),
-        requested=measures.requested(facts.done),
         critical_path=measures.critical_path(facts.new),
         reasons=run["reasons"] if run else {},
         failures=[_failure(build, one) for one in facts.failed[:_FAILED]],

@@ -38,9 +38,8 @@ class JobFacts:
 
     ``waited_from`` is when it could have begun: when it was submitted, if that is known
     (``submitted``), else when the last of what it reads was there. ``is_new``: it ran in the last
-    run, ``in_part``: and has adopted the rest. ``retries`` are its attempts that failed before,
-    ``for_memory``: one of those died for want of it. ``ended`` is now if it still runs: what it
-    takes is not known then.
+    run, ``in_part``: and has adopted the rest. ``retries`` are its attempts that failed before.
+    ``ended`` is now if it still runs: what it takes is not known then.
     """
 
     rule: str
@@ -61,11 +60,9 @@ class JobFacts:
     memory: int = 0
     asked_memory: int | None = None
     asked_time: int | None = None
-    asked_cpus: int | None = None
     read: int | None = None
     written: int | None = None
     retries: int = 0
-    for_memory: bool = False
     batch_job: str = ""
     is_new: bool = False
     in_part: bool = False
@@ -96,10 +93,9 @@ class Facts:
     """A build folder at one moment.
 
     ``events`` are those of all partitions, also of those that the results lack; ``sample`` tells of
-    how many they are, if only some were asked for. ``nodes`` are those
-    of each rule's jobs, each with the file of the plan that it is of; ``waited`` is why jobs have
-    waited in the last run, as far as a batch system was asked. ``attempts`` are those of the last
-    run that failed, as far as it is known when.
+    how many they are, if only some were asked for. ``nodes`` are those of
+    each rule's jobs; ``waited`` is why jobs have waited in the last run, as far as a batch system
+    was asked. ``attempts`` are those of the last run that failed, as far as it is known when.
     """
 
     build: Path
@@ -110,7 +106,7 @@ class Facts:
     holder: Holder | None
     inputs: list[InputFile]
     events: Mapping[Partition, int | None]
-    nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    nodes: Mapping[str, Iterable[str]] = field(default_factory=dict)
     sample: SampleFacts | None = None
     waited: Sequence[Waited] = ()
     attempts: Sequence[JobFacts] = ()
@@ -166,11 +162,9 @@ def gather(build: Path) -> Facts:
     jobs, attempts, failed = list[JobFacts](), list[JobFacts](), list[Failure]()
     ends, inputs = dict[str, float](), dict[str, str]()
     events: dict[Partition, int | None] = {}
-    nodes: dict[str, dict[str, str]] = {}
+    nodes: dict[str, dict[str, None]] = {}
     for job in listed:
-        plans = nodes.setdefault(job.rule, {})
-        for node in job.entry.nodes:
-            plans.setdefault(node, job.entry.plan)
+        nodes.setdefault(job.rule, {}).update(dict.fromkeys(job.entry.nodes))
         many = events_of(job, counted)
         if (part := job.entry.partition) is not None:
             events[_place(part)] = many
@@ -263,11 +257,9 @@ def _finished(planned: JobFacts, head: _Head, since: float, ends: Mapping[str, f
         memory=head.used.get("memory", 0),
         asked_memory=head.asked.get("memory"),
         asked_time=head.asked.get("walltime"),
-        asked_cpus=head.asked.get("cpus"),
         read=head.used.get("read"),
         written=head.used.get("written"),
         retries=len(head.earlier),
-        for_memory=any(attempt.get("kind") == "memory" for attempt in head.earlier),
         batch_job=head.batch_job or "",
         is_new=head.started >= since,
         in_part=head.adopted,

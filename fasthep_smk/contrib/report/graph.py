@@ -1,68 +1,42 @@
-"""The graph of rules as a picture: in layers, each rule below those that it reads.
-
-That is the usual way (K. Sugiyama and others, 1981): a rule's layer is the longest path to it, an
-edge that passes layers gets a place in each of them, and the order in a layer follows from the
-places of the neighbours in the one before.
-"""
+"""The graph of rules as a picture: in layers, each rule below all those that it reads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from html import escape
-from itertools import pairwise
 from statistics import fmean
 
 from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.util.names import encode
 
-__all__ = ["MOST", "Placed", "as_svg", "placed"]
+__all__ = ["MOST", "as_svg", "placed"]
 
 #: Of more rules a picture says nothing.
 MOST = 150
-#: Sizes of a box, of the space beside and below it, and of the place of an edge that passes.
-_WIDTH, _HEIGHT, _BESIDE, _BELOW, _PASS = 200, 46, 24, 44, 20
-_SWEEPS = 4
+#: Sizes of a box, of the space beside and below it, and how far aside a line is drawn that passes.
+_WIDTH, _HEIGHT, _BESIDE, _BELOW, _ASIDE = 200, 46, 24, 44, 160
 #: Characters of a name that fit into a box.
 _NAME = 26
 
-#: A rule, or the place of an edge in a layer that it passes: from, to, layer.
-_Item = str | tuple[str, str, int]
 
-
-@dataclass(frozen=True)
-class Placed:
-    """Where the middle of each rule is, the points that each edge goes through, and the size."""
-
-    rules: Mapping[str, tuple[float, float]]
-    edges: Mapping[tuple[str, str], Sequence[tuple[float, float]]]
-    width: float
-    height: float
-
-
-def placed(reads: Mapping[str, Sequence[str]]) -> Placed:
-    """Return where the rules of a graph go; ``reads`` says what each of them reads."""
+def placed(reads: Mapping[str, Sequence[str]]) -> dict[str, tuple[float, float]]:
+    """Return where the middle of each rule goes; ``reads`` says what each of them reads."""
     depth: dict[str, int] = {}
     for rule in _in_order(reads):
         depth[rule] = max((depth[one] + 1 for one in reads[rule] if one in depth), default=0)
-    layers: list[list[_Item]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for rule in reads:
         layers[depth[rule]].append(rule)
-    before: dict[_Item, list[_Item]] = {}
-    paths: dict[tuple[str, str], list[_Item]] = {}
-    for rule in reads:
-        for source in reads[rule]:
-            if source not in depth or depth[source] >= depth[rule]:
-                continue  # a damaged table: rules do not read each other in a circle
-            passes = [(source, rule, level) for level in range(depth[source] + 1, depth[rule])]
-            for one in passes:
-                layers[one[2]].append(one)
-            paths[source, rule] = [source, *passes, rule]
-            for above, below in pairwise(paths[source, rule]):
-                before.setdefault(below, []).append(above)
-    _order(layers, before)
-    return _places(layers, paths)
+    width = max(map(len, layers), default=0) * (_WIDTH + _BESIDE)
+    found: dict[str, tuple[float, float]] = {}
+    for number, layer in enumerate(layers):
+        # In the order of those that they read, so that few lines cross.
+        above = {rule: [found[one][0] for one in reads[rule] if one in found] for rule in layer}
+        for at, rule in enumerate(sorted(layer, key=lambda rule: fmean(above[rule] or [0]))):
+            height = number * (_HEIGHT + _BELOW) + _HEIGHT / 2
+            found[rule] = width * (at + 0.5) / len(layer), height
+    return found
 
 
 def _in_order(reads: Mapping[str, Sequence[str]]) -> list[str]:
@@ -73,67 +47,32 @@ def _in_order(reads: Mapping[str, Sequence[str]]) -> list[str]:
         return list(reads)
 
 
-def _order(layers: Sequence[list[_Item]], before: Mapping[_Item, Sequence[_Item]]) -> None:
-    """Sort each layer by where its neighbours are, downwards and upwards in turn."""
-    after: dict[_Item, list[_Item]] = {}
-    for item, sources in before.items():
-        for source in sources:
-            after.setdefault(source, []).append(item)
-    for sweep in range(_SWEEPS):
-        place: dict[_Item, float] = {}
-        for layer in layers if sweep % 2 == 0 else reversed(layers):
-            middle = {}
-            for at, item in enumerate(layer):
-                beside = (before if sweep % 2 == 0 else after).get(item, ())
-                near = [place[one] for one in beside if one in place]
-                middle[item] = fmean(near) if near else (at + 0.5) / len(layer)
-            layer.sort(key=middle.__getitem__)
-            place |= {item: (at + 0.5) / len(layer) for at, item in enumerate(layer)}
-
-
-def _places(
-    layers: Sequence[Sequence[_Item]], paths: Mapping[tuple[str, str], Sequence[_Item]]
-) -> Placed:
-    sizes = [[_WIDTH if isinstance(item, str) else _PASS for item in layer] for layer in layers]
-    widths = [sum(layer) + _BESIDE * (len(layer) - 1) for layer in sizes]
-    width = max(widths, default=0)
-    at: dict[_Item, tuple[float, float]] = {}
-    for number, layer in enumerate(layers):
-        left = (width - widths[number]) / 2
-        for item, size in zip(layer, sizes[number], strict=True):
-            at[item] = left + size / 2, number * (_HEIGHT + _BELOW) + _HEIGHT / 2
-            left += size + _BESIDE
-    return Placed(
-        {item: place for item, place in at.items() if isinstance(item, str)},
-        {edge: [at[item] for item in path] for edge, path in paths.items()},
-        width,
-        max(0, len(layers) * (_HEIGHT + _BELOW) - _BELOW),
-    )
-
-
 def as_svg(rules: Sequence[RuleFacts], colours: Mapping[str, str]) -> str:
     """Return the graph of rules, each of them a link to its part of the page.
 
     ``colours`` are those of the pools.
     """
-    found = placed({row.rule: row.reads for row in rules})
-    parts = [_edge(points) for points in found.edges.values()]
-    parts += [_box(row, *found.rules[row.rule], colours) for row in rules]
-    size = f"{found.width + 4:g} {found.height + 4:g}"
+    places = placed({row.rule: row.reads for row in rules})
+    parts = [
+        _edge(*places[source], *places[row.rule])
+        for row in rules
+        for source in row.reads
+        if source in places and places[source][1] < places[row.rule][1]
+    ]
+    parts += [_box(row, *places[row.rule], colours) for row in rules]
+    width = max((x for x, _ in places.values()), default=0) + _WIDTH / 2 + _BESIDE
+    height = max((y for _, y in places.values()), default=0) + _HEIGHT / 2 + 2
     return (
-        f'<svg viewBox="-2 -2 {size}" width="{found.width + 4:g}" role="group" '
+        f'<svg viewBox="0 -2 {width:g} {height + 2:g}" width="{width:g}" role="group" '
         f'aria-label="The graph of rules">{"".join(parts)}</svg>'
     )
 
 
-def _edge(points: Sequence[tuple[float, float]]) -> str:
-    """Return a curve that leaves and enters boxes upright."""
-    half = _HEIGHT / 2
-    drawn = f"M{points[0][0]:g} {points[0][1] + half:g}"
-    for (x, y), (to_x, to_y) in pairwise(points):
-        bend = (y + to_y) / 2
-        drawn += f"C{x:g} {bend:g} {to_x:g} {bend:g} {to_x:g} {to_y - half:g}V{to_y + half:g}"
-    return f'<path d="{drawn.rpartition("V")[0]}"/>'
+def _edge(x: float, y: float, to_x: float, to_y: float) -> str:
+    """Return a curve from one box to another; past a layer, it goes beside the box there."""
+    start, bend, end = y + _HEIGHT / 2, (y + to_y) / 2, to_y - _HEIGHT / 2
+    by, to = (at + _ASIDE * (to_y - y > _HEIGHT + _BELOW) for at in (x, to_x))
+    return f'<path d="M{x:g} {start:g}C{by:g} {bend:g} {to:g} {bend:g} {to_x:g} {end:g}"/>'
 
 
 def _box(row: RuleFacts, x: float, y: float, colours: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ import heapq
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,18 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fasthep_smk.contrib.report.facts import JobFacts, grouped
-from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
-from fasthep_smk.storage.queue import Waited
 
 __all__ = [
-    "PoolUse", "Requested", "RuleUse", "Step", "concurrency", "critical_path",
-    "lanes", "pools", "queue_waits", "requested", "rule_use", "rules",
+    "RuleUse", "Step", "concurrency", "critical_path", "lanes", "queue_waits", "rule_use", "rules",
 ]  # fmt: skip
 
-#: The least share that must be saved before anything is advised.
-_LEAST_SAVED = 0.2
-#: Seconds; in a shorter job, what it used of its cores says little.
-_LONG = 1.0
 #: Points of a curve; more cannot be told apart.
 _POINTS = 1000
 #: A row of two for each span of time: seconds since 1970.
@@ -51,6 +44,7 @@ class RuleUse:
     least: float
     median: float
     most: float
+    asked_time: int | None
     total: float
     cpu: float | None
     memory: int
@@ -82,6 +76,7 @@ def rule_use(rule: str, pool: str, jobs: Sequence[JobFacts]) -> RuleUse:
         least=min(times),
         median=statistics.median(times),
         most=max(times),
+        asked_time=max(job.asked_time or 0 for job in jobs) or None,
         total=sum(times),
         cpu=sum(job.cpu for job in jobs) / given if given else None,
         memory=max(job.memory for job in jobs),
@@ -114,85 +109,6 @@ def queue_waits(jobs: Iterable[JobFacts]) -> list[float]:
 def _sum(values: Iterable[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-
-
-@dataclass(frozen=True)
-class Requested:
-    """What the jobs of a pool asked for and the most that one of them took.
-
-    ``amount`` is ``memory`` in bytes, ``time`` in seconds or ``cores``; ``advised`` is what would
-    do, and ``saved`` the share that this saves; ``None``: there is nothing to advise.
-    """
-
-    pool: str
-    amount: str
-    jobs: int
-    asked: int
-    used: float
-    rule: str
-    advised: int | None
-    saved: float | None
-
-
-def requested(jobs: Iterable[JobFacts]) -> list[Requested]:
-    """Return what was asked for in each pool, and what would do.
-
-    Of memory and time that is what ``fasthep-smk sizes`` proposes for the rule that needs most; it
-    is advised only if all jobs of the pool asked for the same and none died for want of it.
-    """
-    return [
-        row
-        for pool, members in grouped(jobs, lambda job: job.pool).items()
-        for amount in _AMOUNTS
-        for row in _requested(pool, amount, members)
-    ]
-
-
-def _busy(job: JobFacts) -> float:
-    """Return how many cores a job used; one is the least, and of a short job its start counts."""
-    return job.cpu / job.seconds if job.seconds >= _LONG else 1.0
-
-
-#: What a job asked for, and what it took.
-_AMOUNTS: Mapping[str, tuple[Callable[[JobFacts], int | None], Callable[[JobFacts], float]]] = {
-    "memory": (lambda job: job.asked_memory, lambda job: job.memory),
-    "time": (lambda job: job.asked_time, lambda job: job.seconds),
-    "cores": (lambda job: job.asked_cpus, _busy),
-}
-
-
-def _requested(pool: str, amount: str, jobs: Sequence[JobFacts]) -> Iterator[Requested]:
-    asked_by, used_by = _AMOUNTS[amount]
-    if amount == "cores":
-        jobs = [job for job in jobs if (job.asked_cpus or 1) > 1]
-    asked = [asked_by(job) for job in jobs]
-    if not any(asked):
-        return
-    largest = max(jobs, key=used_by)
-    top, used = max(given or 0 for given in asked), used_by(largest)
-    if amount == "cores":
-        advised = max(1, math.ceil(used))
-        sure = all(job.seconds >= _LONG for job in jobs)
-    else:  # the rules of a pool share what it asks for
-        name = {"memory": "memory", "time": "walltime"}[amount]
-        histories = [
-            [Sample(used_by(job), job.events) for job in members]
-            for members in grouped(jobs, lambda job: job.rule).values()
-        ]
-        advised = max(proposal(history, name) or 0 for history in histories)
-        sure = amount != "memory" or not any(job.for_memory for job in jobs)
-    sure &= len(jobs) >= LEAST_JOBS and used > 0 and len(set(asked)) == 1
-    sure &= advised <= top * (1 - _LEAST_SAVED)
-    yield Requested(
-        pool=pool,
-        amount=amount,
-        jobs=len(jobs),
-        asked=top,
-        used=used,
-        rule=largest.rule,
-        advised=advised if sure else None,
-        saved=1 - advised / top if sure else None,
-    )
 
 
 @dataclass(frozen=True)
@@ -243,76 +159,6 @@ def lanes(jobs: Sequence[JobFacts]) -> tuple[list[str], list[int], list[float]]:
             grey[number] = min(started, max(job.waited_from, until))
         heapq.heappush(rows, (job.ended, row[number]))
     return names, row, grey
-
-
-@dataclass(frozen=True)
-class PoolUse:
-    """How many jobs of a pool ran and waited at a time, against its limit.
-
-    ``unit`` is ``jobs`` or, of all jobs on the machine, ``cores``. ``mean`` and ``waiting`` are
-    means over the time in which jobs of the pool ran or waited; ``full`` is the share of it in
-    which as many ran as may. ``reasons`` are how many jobs waited for each, at most, by what the
-    batch system said.
-    """
-
-    pool: str
-    unit: str
-    limit: int | None
-    most: int
-    mean: float
-    waiting: float
-    full: float | None
-    reasons: Mapping[str, int]
-
-
-def pools(
-    jobs: Sequence[JobFacts],
-    limits: Mapping[str, int],
-    cores: int | None = None,
-    waited: Iterable[Waited] = (),
-) -> list[PoolUse]:
-    """Return for each pool how many of its jobs ran and waited at a time.
-
-    With ``cores``, the last is of all jobs on the machine, in cores.
-    """
-    reasons: dict[str, dict[str, int]] = defaultdict(dict)
-    for one in waited:
-        most = reasons[one.pool]
-        most[one.reason] = max(one.jobs, most.get(one.reason, 0))
-    groups = grouped(jobs, lambda job: job.pool)
-    found = []
-    for pool in sorted(groups.keys() | reasons.keys()):
-        why = dict(sorted(reasons[pool].items(), key=lambda pair: -pair[1]))
-        found.append(_use(pool, "jobs", groups.get(pool, []), limits.get(pool), why))
-    if cores is not None and jobs:
-        by_core = [job for job in jobs for _ in range(job.threads)]
-        found.append(_use("", "cores", by_core, cores, {}))
-    return found
-
-
-def _use(
-    pool: str,
-    unit: str,
-    jobs: Sequence[JobFacts],
-    limit: int | None,
-    reasons: Mapping[str, int],
-) -> PoolUse:
-    """Return how many jobs ran and waited at a time; for each core, a job is there once."""
-    ran, waited = _spans(jobs)
-    times = np.unique(np.concatenate([ran, waited]))
-    running, waiting = _at_a_time(ran, times), _at_a_time(waited, times)
-    lasts = np.where(running + waiting > 0, np.diff(times, append=times[-1:]), 0.0)
-    busy = float(lasts.sum())
-    return PoolUse(
-        pool=pool,
-        unit=unit,
-        limit=limit,
-        most=int(running.max(initial=0)),
-        mean=float(running @ lasts) / (busy or 1.0),
-        waiting=float(waiting @ lasts) / (busy or 1.0),
-        full=float(lasts[running >= limit].sum()) / busy if limit is not None and busy else None,
-        reasons=reasons,
-    )
 
 
 def _spans(jobs: Iterable[JobFacts]) -> tuple[_Spans, _Spans]:

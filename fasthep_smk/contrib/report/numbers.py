@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from functools import wraps
 
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["Number", "amount", "decimal", "duration", "efficiency", "percent", "size", "when"]
+__all__ = ["Number", "amount", "change", "decimal", "duration", "percent", "size", "when"]
 
 
 class Number(str):
@@ -44,22 +43,20 @@ def duration(seconds: float) -> str:
 
 @_number
 def percent(share: float) -> str:
-    """Return a share as people read it; what is not all or nothing is not shown as that."""
-    if 0 < share < 0.001:
-        return "< 0.1 %"
-    if 0.995 <= share < 1:
-        return f"{math.floor(share * 1000) / 10:.1f} %"
-    return f"{share * 100:.1f} %" if 0 < abs(share) < 0.0995 else f"{share * 100:.0f} %"
-
-
-@_number
-def efficiency(share: float) -> str:
-    """Return what a cut keeps in three digits, and more where next to nothing is lost."""
-    if share in (0, 1):
-        return percent(share)
+    """Return a share in three digits, or more: what is not all or nothing is not shown as that."""
+    if not 0 < share < 1:
+        return f"{share * 100:.0f} %"
     if share >= 0.995:
         return f"{share * 100:.2f} %" if share < 0.99995 else "> 99.99 %"
     return f"{share * 100:#.3g} %"
+
+
+def change(before: float | None, after: float | None) -> Number:
+    """Return by how much a number has changed, as a share of what it was."""
+    if not before or after is None:
+        return Number("–")
+    percents = (after / before - 1) * 100
+    return Number(f"{percents:+.{0 if abs(percents) >= 10 else 2}f} %" if percents else "0 %")
 
 
 @_number

@@ -10,15 +10,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from html import escape
 from importlib.resources import files as resources
+from itertools import cycle
 from pathlib import Path
 from urllib.parse import quote
 
 from fasthep_smk.contrib.report import document, graph, measures, results, tables
 from fasthep_smk.contrib.report.document import Report, clean
+from fasthep_smk.contrib.report.drawing import COLOURS, drawn
 from fasthep_smk.contrib.report.facts import Facts, gather, grouped
 from fasthep_smk.contrib.report.numbers import amount, duration, size, when
 from fasthep_smk.contrib.report.rules import RuleFacts
@@ -47,11 +49,6 @@ _OPEN, _MOST = 40, 500
 #: Characters of a text that stays on one line.
 _SHORT = 32
 _SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
-#: Of pools; those of rules are in ``page.js``.
-_COLOURS = (
-    "#a463f2", "#3ca951", "#efb118", "#4269d0", "#e8604c", "#6cc5b0", "#c77dba", "#9c6b4e",
-    "#97bbf5", "#8c95a3",
-)  # fmt: skip
 
 
 def pause(took: float) -> float:
@@ -162,8 +159,12 @@ def _header(name: str, facts: Facts, report: Report, again: int | None) -> str:
 
 def _parts(facts: Facts, report: Report) -> list[tuple[str, str, str]]:
     """Return the parts of the page: the name and title of each, and what stands in it, if any."""
+    pictures = {"histograms": _histograms(facts.build)}
     first, found, work, origin = (
-        [(table.name, table.title, _table(table, report)) for table in group]
+        [
+            (part.name, part.title, pictures.get(part.name, "") + _table(part, report))
+            for part in group
+        ]
         for group in tables.groups(report)
     )
     return [
@@ -182,7 +183,7 @@ def _table(table: Section, report: Report) -> str:
     shown, many = _grid(replace(table, rows=table.rows[:_MOST])), len(table.rows)
     if table.name == "failures":
         shown = _failures(report, table)
-    if many > _OPEN:
+    if many > _OPEN or table.name == "histograms":
         first = f", of which the first {_MOST} are here" if many > _MOST else ""
         shown = f"<details><summary>{many} rows{first}</summary>{shown}</details>"
     return "".join(f"<p class=note>{escape(note)}</p>" for note in table.notes) + shown
@@ -191,12 +192,13 @@ def _table(table: Section, report: Report) -> str:
 def _grid(table: Section) -> str:
     """Return the rows of a table below their headers."""
     columns = table.columns
+    labels = {header: escape(header) for header in columns}
     head = "".join(
-        f'<th scope="col"{" class=n" if is_number else ""}>{escape(header)}</th>'
+        f'<th scope="col"{" class=n" if is_number else ""}>{labels[header]}</th>'
         for header, is_number in columns.items()
     )
     rows = "".join(
-        f"<tr>{''.join(_cell(row[header], right) for header, right in columns.items())}</tr>"
+        f"<tr>{''.join(_cell(row[name], labels[name], columns[name]) for name in columns)}</tr>"
         for row in table.rows
     )
     return (
@@ -205,9 +207,10 @@ def _grid(table: Section) -> str:
     )
 
 
-def _cell(text: str, right: bool) -> str:
+def _cell(text: str, label: str, right: bool) -> str:
+    """Return a cell; its label is shown where a window is too narrow for the headers."""
     kind = " class=n" if right else " class=t" if len(text) > _SHORT else ""
-    return f"<td{kind}>{_text(text)}</td>"
+    return f'<td{kind} data-of="{label}">{_text(text)}</td>'
 
 
 def _text(text: str) -> str:
@@ -237,11 +240,31 @@ def _failures(report: Report, table: Section) -> str:
     return "".join(articles)
 
 
+def _histograms(build: Path) -> str:
+    """Return pictures of the histograms, and which lack any."""
+    figures, left_out = drawn(build)
+    note = (
+        "Sums of weights in each bin. Below: variations divided by nominal; grey: the statistical "
+        "error of nominal. Of several axes, each is drawn with the sums over all others."
+    )
+    why = "not drawn, or without variations, for want of room; or they cannot be read"
+    return f"<p class=note>{note}</p>{_gallery('plots small', figures, why, left_out)}"
+
+
+def _gallery(kind: str, figures: Sequence[str], why: str, left: Sequence[str]) -> str:
+    """Return pictures side by side, and links to the others, with the reason why they are none."""
+    links = ", ".join(_link(path, escape(clean(path))) for path in left[:_MOST])
+    rest = f"<details><summary>{len(left)} others: {why}</summary>{links}</details>" if left else ""
+    return f'<div class="{kind}">{"".join(figures)}</div>{rest}' if figures or left else ""
+
+
 def _plots(build: Path, report: Report) -> str:
     figures, left, room = [], [], _PICTURES
+    # Of variations, the histograms are drawn against nominal.
+    varied = tuple(f"artifacts/{name}/" for name in [*results.variations(build)][1:])
     for file in (file for file in report.files if file.shown):
-        if file.size > room:
-            left.append(_link(file.file, escape(file.file)))
+        if file.size > room or file.file.startswith(varied):
+            left.append(file.file)
             continue
         try:
             source = results.picture(build / file.file)
@@ -251,25 +274,22 @@ def _plots(build: Path, report: Report) -> str:
         name = escape(file.file.removeprefix("artifacts/"))
         image = _link(file.file, f'<img src="{source}" alt="{name}">')
         figures.append(f"<figure>{image}<figcaption>{name}</figcaption></figure>")
-    rest = f"<p class=note>too large for one page: {', '.join(left[:50])}</p>" if left else ""
-    return f'<div class="plots">{"".join(figures)}</div>{rest}' if figures or left else ""
+    return _gallery("plots", figures, "of variations, or too large for one page", left)
 
 
 def _charts(facts: Facts, report: Report) -> str:
     """Return the places of the charts of time, which ``page.js`` draws."""
     if not facts.ran:
         return ""
-    reasons = any(row.reasons for row in report.pools)
-    why = "; below, for what, as the batch system said" if reasons else ""
-    has_asked = any(row.asked_memory for row in report.rules)
-    asked = ", and what was asked for (line); the scale is logarithmic" if has_asked else ""
+    why = "; below, for what, as the batch system said" if facts.waited else ""
     kept = f" Results of earlier runs that count still are not here: {report.earlier}."
     charts = {
         "timeline": "When each job ran. A row is a place for one job, of a pool on a host; in a "
         "red frame: an attempt that failed; ◆: the one before has failed.",
         "concurrency": "How many jobs ran at a time in each pool, against its limit (dashed), and "
         f"how many waited that could have run{why}.",
-        "memory": f"Memory: from the job that held least to that which held most{asked}.",
+        "memory": "From the job that held least memory to that which held most; where jobs asked "
+        "for memory, also that (line), and the scale is logarithmic.",
     }
     figures = "".join(
         f'<figure><figcaption id="on-{name}">{caption}</figcaption><div class="chart" '
@@ -289,7 +309,7 @@ def _charts(facts: Facts, report: Report) -> str:
 def _colours(report: Report) -> dict[str, str]:
     """Return the colour of each pool, the same in all pictures."""
     pools = sorted({pool for row in report.each_rule for pool in row.pools})
-    return {pool: _COLOURS[number % len(_COLOURS)] for number, pool in enumerate(pools)}
+    return dict(zip(pools, cycle(COLOURS), strict=False))
 
 
 def _told(facts: Facts, report: Report, again: int | None) -> str:
@@ -304,6 +324,7 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
     def since(moment: float) -> float:
         return round(moment - zero, 2)
 
+    limits = facts.run.get("limits", {}) if facts.run else {}
     told = {
         "rules": [clean(rule) for rule in index],
         "rows": [clean(name) for name in rows],
@@ -324,7 +345,7 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
         "waiting": waiting,
         "running": {clean(pool): many for pool, many in running.items()},
         "pools": _colours(report),
-        "limits": {row.pool: row.limit for row in report.pools if row.limit and row.pool},
+        "limits": {clean(pool): limit for pool, limit in limits.items() if limit},
         "queue": [
             [since(one.time), clean(one.pool), clean(one.reason), one.jobs] for one in facts.waited
         ],
@@ -372,18 +393,14 @@ def _rule(row: RuleFacts, readers: Iterable[str]) -> str:
         ", ".join(f'<a href="#rule-{encode(name)}">{escape(name)}</a>' for name in names)
         for names in (row.reads, readers)
     )
-    facts = [("pool", escape(", ".join(row.pools))), ("jobs", counts)]
+    facts = [("stages", escape(", ".join(row.stages)))]
+    facts += [("pool", escape(", ".join(row.pools))), ("jobs", counts)]
     facts += [("reads", reads), ("read by", read_by)]
-    stages = "".join(
-        f"<h3>{escape(stage.stage)}{escape(f': {stage.op}' if stage.op else '')}</h3>"
-        + (f"<pre>{escape(lines)}</pre>" if (lines := "\n".join(stage.params)) else "")
-        for stage in row.stages
-    )
     total, kept = sum(row.states.values()), len(row.jobs)
     of = f"Of {amount(total)} jobs {kept}: those that failed or run, then the longest."
     return (
         f'<details class="rule"><summary>{escape(row.rule)}</summary>'
-        f'<div id="rule-{encode(row.rule)}"><dl class="facts">{_described(facts)}</dl>{stages}'
+        f'<div id="rule-{encode(row.rule)}"><dl class="facts">{_described(facts)}</dl>'
         f"{f'<p class=note>{of}</p>' if kept < total else ''}{_grid(tables.jobs_of(row))}</div>"
         "</details>"
     )

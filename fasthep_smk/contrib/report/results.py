@@ -7,31 +7,39 @@ import contextlib
 import json
 import math
 import pickle
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 
 __all__ = [
-    "ARTIFACTS", "PICTURES", "Cut", "Cutflow", "HistogramSums", "ResultFile", "Skim", "by_dataset",
-    "cutflows", "histograms", "loaded", "picture", "result_files", "skims",
+    "Cut", "Cutflow", "HistogramSums", "ResultFile", "Skim", "along", "by_cut", "by_dataset",
+    "cutflows", "group", "histogram", "histograms", "listed", "loaded", "picture", "result_files",
+    "skims", "variations",
 ]  # fmt: skip
 
-ARTIFACTS = "artifacts"
-#: What a browser shows, by how its name ends.
-PICTURES = {
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
-    ".jpg": "image/jpeg",
-    ".gif": "image/gif",
+_ARTIFACTS = "artifacts"
+#: What a browser shows, by how its name ends, and how such a file begins.
+_PICTURES = {
+    ".png": ("image/png", rb"\x89PNG\r\n\x1a\n"),
+    ".svg": ("image/svg+xml", rb"\W{0,9}(<[?!].{0,900})?<svg\b"),
+    ".jpg": ("image/jpeg", rb"\xff\xd8\xff"),
+    ".gif": ("image/gif", rb"GIF8"),
 }
 #: What is not for people, or is told elsewhere on the page.
 _SKIPPED = {"histograms", "cutflows", "provenance"}
 #: What reading a damaged manifest raises, or one of another version.
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+#: Where FAST-HEP lists the systematic variations, and how two of them are called that make a pair.
+_VARIATIONS = "compile/systematics.yaml"
+_PAIRED = re.compile(r"[\W_]?(up|down)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -55,9 +63,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class Cutflow:
-    """A cutflow: for each dataset, its cuts in their order."""
+    """A cutflow: for each dataset, its cuts in their order.
+
+    ``variation`` is the systematic variation that it is of, if there are any, and is in its name.
+    """
 
     name: str
+    stage: str
+    variation: str
     file: str
     rows: Sequence[Cut]
 
@@ -66,12 +79,14 @@ class Cutflow:
 class HistogramSums:
     """What a histogram holds, of one dataset where it has an axis of datasets.
 
-    ``sum`` is that of all weights, ``outside`` the part of it in under- and overflow; ``entries``
-    are the effective ones, the square of the sum over the sum of squares: without weights, simply
-    their number.
+    ``variation`` is as in `Cutflow`. ``sum`` is that of all weights, ``outside`` the part of it in
+    under- and overflow; ``entries`` are the effective ones, the square of the sum over the sum of
+    squares: without weights, simply their number.
     """
 
     name: str
+    stage: str
+    variation: str
     file: str
     dataset: str
     bins: str
@@ -101,30 +116,68 @@ class ResultFile:
     shown: bool
 
 
+def variations(build: Path) -> dict[str, str]:
+    """Return the systematic variations of a build folder in their order, and the group of each.
+
+    Up and down are a group, by their names (``NAME_up``) or as the workflow says it (``group`` and
+    ``direction``); any other variation is one of its own.
+    """
+    found = dict[str, str]()
+    with contextlib.suppress(yaml.YAMLError, *_DAMAGED):
+        for row in yaml.safe_load(files.read_plain(build / _VARIATIONS))["variations"]:
+            name, told, own = row["name"], row.get("group"), group(row["name"])
+            is_told = own == name and "direction" in row and isinstance(told, str)
+            found[name] = told if is_told else own
+    return found
+
+
+def group(variation: str) -> str:
+    """Return what a variation and its opposite are called together; its name if it has none."""
+    return _PAIRED.sub("", variation) or "up and down"
+
+
+def _title(name: str, variation: str) -> str:
+    """Return how a result is called, with its variation if it is of one."""
+    return f"{name} ({variation})" if variation else name
+
+
 def _variation(build: Path, path: Path, depth: int) -> str:
-    """Return the variation that a file so deep in its folder is of, behind a name; or nothing."""
-    variation = "/".join(path.relative_to(build / ARTIFACTS).parts[:-depth])
-    return f" ({variation})" if variation else ""
+    """Return the variation that a file so deep in its folder is of, or nothing."""
+    return "/".join(path.relative_to(build / _ARTIFACTS).parts[:-depth])
 
 
-def _listed(build: Path, kind: str) -> Iterator[tuple[str, Path]]:
-    """Yield the title and the file of all results of a kind, variations in folders of their own."""
-    for manifest in sorted((build / ARTIFACTS).glob(f"**/{kind}/manifest.json")):
+def listed(build: Path, kind: str) -> Iterator[tuple[str, str, Path]]:
+    """Yield the stage, the variation and the file of all results of a kind, nominal ones first."""
+    order = ["", "nominal", *variations(build)]
+    found = list[tuple[str, str, Path]]()
+    for manifest in sorted((build / _ARTIFACTS).glob(f"**/{kind}/manifest.json")):
         with contextlib.suppress(*_DAMAGED):
-            for one in json.loads(files.read_plain(manifest))[kind]:
-                path = build / str(one["path"])
+            for row in json.loads(files.read_plain(manifest))[kind]:
+                path = build / str(row["path"])
                 if path.resolve().is_relative_to(build.resolve()):
-                    yield f"{one['id']}{_variation(build, manifest, 2)}", path
+                    found.append((str(row["id"]), _variation(build, manifest, 2), path))
+    yield from sorted(found, key=lambda row: order.index(row[1]) if row[1] in order else len(order))
 
 
 def cutflows(build: Path) -> list[Cutflow]:
     """Return the cutflows of a build folder that can be read."""
     found = []
-    for title, path in _listed(build, "cutflows"):
+    for stage, variation, path in listed(build, "cutflows"):
         with contextlib.suppress(*_DAMAGED):
             told = json.loads(files.read_plain(path))
-            rows = [row for name in map(str, told["datasets"]) for row in _cuts(told, name)]
-            found.append(Cutflow(title, str(path.relative_to(build)), rows))
+            rows = [row for dataset in map(str, told["datasets"]) for row in _cuts(told, dataset)]
+            name, file = _title(stage, variation), str(path.relative_to(build))
+            found.append(Cutflow(name, stage, variation, file, rows))
+    return found
+
+
+def by_cut(cutflow: Cutflow) -> dict[tuple[str, str, int, str], Cut]:
+    """Return the rows of a cutflow by selection, cut and dataset; a cut may stand there twice."""
+    found, seen = dict[tuple[str, str, int, str], Cut](), Counter[tuple[str, str, str]]()
+    for row in cutflow.rows:
+        place = (row.selection, row.cut, row.dataset)
+        found[row.selection, row.cut, seen[place], row.dataset] = row
+        seen[place] += 1
     return found
 
 
@@ -152,24 +205,28 @@ def _cuts(told: JsonObject, dataset: str) -> Iterator[Cut]:
 def histograms(build: Path) -> list[HistogramSums]:
     """Return what the histograms hold, one entry for each dataset where they have such an axis."""
     found = []
-    for title, path, histogram in loaded(build):
-        # A pickle may hold what is no histogram.
+    for stage, variation, path in listed(build, "histograms"):
+        # Its axes and annotations may be such as no run makes.
         with contextlib.suppress(Exception):
-            found += [*_sums(title, str(path.relative_to(build)), histogram)]
+            found += [*_sums(stage, variation, str(path.relative_to(build)), histogram(path))]
     return found
 
 
 def loaded(build: Path) -> Iterator[tuple[str, Path, Any]]:
     """Yield the title and the file of each histogram, and itself: ``None`` if it cannot be read."""
-    for title, path in _listed(build, "histograms"):
-        # Imported when needed: it brings a library that takes a moment.
-        from fasthep_smk.storage.pickles import load_histogram
+    for stage, variation, path in listed(build, "histograms"):
+        yield _title(stage, variation), path, histogram(path)
 
-        try:
-            histogram: Any = load_histogram(files.read_plain(path))
-        except (OSError, ValueError, pickle.UnpicklingError):
-            histogram = None
-        yield title, path, histogram
+
+def histogram(path: Path) -> Any:
+    """Return the histogram in a file, whoever has written it; ``None`` if it holds none."""
+    # Imported when needed: it brings a library that takes a moment.
+    from fasthep_smk.storage.pickles import load_histogram
+
+    try:
+        return load_histogram(files.read_plain(path))
+    except (OSError, ValueError, pickle.UnpicklingError):
+        return None
 
 
 def by_dataset(histogram: Any) -> dict[str, Any]:
@@ -177,12 +234,16 @@ def by_dataset(histogram: Any) -> dict[str, Any]:
     axes = [axis.name for axis in histogram.axes]
     if "dataset" not in axes:
         return {"": histogram}
-    at = axes.index("dataset")
+    return along(histogram, axes.index("dataset"))
+
+
+def along(histogram: Any, at: int) -> dict[str, Any]:
+    """Return a histogram for each category of one of its axes."""
     axis = histogram.axes[at]
-    return {str(dataset): histogram[{at: axis.index(dataset)}] for dataset in axis}
+    return {str(category): histogram[{at: axis.index(category)}] for category in axis}
 
 
-def _sums(name: str, file: str, histogram: Any) -> Iterator[HistogramSums]:
+def _sums(stage: str, variation: str, file: str, histogram: Any) -> Iterator[HistogramSums]:
     axes = [axis.name or axis.label or "?" for axis in histogram.axes]
     at = axes.index("dataset") if "dataset" in axes else None
     sizes = [f"{len(axis)} of {name}" for axis, name in zip(histogram.axes, axes, strict=True)]
@@ -192,7 +253,9 @@ def _sums(name: str, file: str, histogram: Any) -> Iterator[HistogramSums]:
         total, inside = float(values.sum()), float(one.values().sum())
         squares = None if variances is None else float(variances.sum())
         yield HistogramSums(
-            name=name,
+            name=_title(stage, variation),
+            stage=stage,
+            variation=variation,
             file=file,
             dataset=dataset,
             bins=bins,
@@ -207,10 +270,10 @@ def _sums(name: str, file: str, histogram: Any) -> Iterator[HistogramSums]:
 def skims(build: Path) -> list[Skim]:
     """Return what was written of events, for each such output and dataset."""
     found: list[Skim] = []
-    for path in sorted((build / ARTIFACTS).glob("**/files/*/manifest.json")):
+    for path in sorted((build / _ARTIFACTS).glob("**/files/*/manifest.json")):
         with contextlib.suppress(*_DAMAGED):
             told = json.loads(files.read_plain(path))
-            name = f"{told['name']}{_variation(build, path, 3)}"
+            name = _title(str(told["name"]), _variation(build, path, 3))
             found += [
                 Skim(
                     name,
@@ -227,15 +290,22 @@ def skims(build: Path) -> list[Skim]:
 def result_files(build: Path) -> list[ResultFile]:
     """Return all other files for the user."""
     found = []
-    for path in sorted((build / ARTIFACTS).rglob("*")):
+    for path in sorted((build / _ARTIFACTS).rglob("*")):
         file = path.relative_to(build)
         if path.name != "manifest.json" and not _SKIPPED & {*file.parent.parts} and path.is_file():
-            shown = path.suffix.lower() in PICTURES
-            found.append(ResultFile(str(file), path.stat().st_size, shown))
+            found.append(ResultFile(str(file), path.stat().st_size, _is_picture(path)))
     return found
+
+
+def _is_picture(path: Path) -> bool:
+    """Whether a file is what its name says, one that a browser shows."""
+    _, beginning = _PICTURES.get(path.suffix.lower(), ("", b""))
+    with contextlib.suppress(OSError):
+        return bool(beginning and re.match(beginning, files.read_plain(path, 1000), re.DOTALL))
+    return False
 
 
 def picture(path: Path) -> str:
     """Return a picture as a URL that holds it; a script in an SVG does not run in a picture."""
     content = base64.b64encode(files.read_plain(path)).decode("ascii")
-    return f"data:{PICTURES[path.suffix.lower()]};base64,{content}"
+    return f"data:{_PICTURES[path.suffix.lower()][0]};base64,{content}"

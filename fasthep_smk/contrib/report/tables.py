@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Self
+from typing import Any, Self
 
-from fasthep_smk.contrib.report.document import FailedJob, Report
-from fasthep_smk.contrib.report.measures import PoolUse
+from fasthep_smk.contrib.report.document import Report
 from fasthep_smk.contrib.report.numbers import (
     Number,
     amount,
+    change,
     decimal,
     duration,
-    efficiency,
     percent,
     size,
     when,
 )
+from fasthep_smk.contrib.report.results import by_cut
 from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.storage import failures
 
 __all__ = ["Link", "Section", "groups", "jobs_of", "sections"]
+
+_KEPT = "Events after each cut, what it keeps of those before it, and what is left of all."
+_CHANGES = "For each systematic variation: by how much its sum of weights differs from the nominal."
 
 
 class Link(str):
@@ -68,7 +71,7 @@ def groups(report: Report) -> list[list[Section]]:
     every = [
         [_failed(report), _missing(report), *_cutflows(report)],
         _results(report),
-        [_rules(report), _pools(report), _requested(report), _critical(report), _reasons(report)],
+        [_rules(report), _critical(report), _reasons(report)],
         _provenance(report),
     ]
     return [[section for section in group if section.rows] for group in every]
@@ -83,7 +86,9 @@ def _failed(report: Report) -> Section:
             "cause": job.problem,
             "at": job.at,
             "where": job.where,
-            "memory": _memory(job),
+            "memory": f"{size(job.memory)} asked for, {size(job.used)} used"
+            if job.memory or job.used
+            else "",
             "fix": job.fix,
             "run it alone": job.rerun,
             "log": Link(job.log, job.log),
@@ -93,11 +98,6 @@ def _failed(report: Report) -> Section:
     more = report.failed - len(rows)
     notes = [f"{more} more failed: 'fasthep-smk status' counts them"] if more > 0 else []
     return Section("failures", "Failed jobs", rows, notes)
-
-
-def _memory(job: FailedJob) -> str:
-    amounts = {"asked for": job.memory, "used": job.used}
-    return ", ".join(f"{size(many)} {what}" for what, many in amounts.items() if many)
 
 
 def _missing(report: Report) -> Section:
@@ -114,39 +114,66 @@ def _missing(report: Report) -> Section:
     return Section("missing", "Partitions that the results lack", rows)
 
 
+def _by_variation(rows: Iterable[Any], place: Callable[[Any], Any]) -> dict[Any, dict[str, Any]]:
+    """Return results that have the same place by their variations: the nominal first."""
+    found: dict[Any, dict[str, Any]] = {}
+    for row in rows:
+        found.setdefault(place(row), {})[row.variation] = row
+    return found
+
+
 def _cutflows(report: Report) -> list[Section]:
+    """Return two tables on each cutflow: events of all datasets, and weights in all variations."""
     found = []
-    for number, cutflow in enumerate(report.cutflows):
-        rows = [
-            {
-                "dataset": row.dataset,
-                "cut": row.cut,
-                "events before": amount(row.before),
-                "after": amount(row.after),
-                "kept": efficiency(row.share),
-                "of all": efficiency(row.total),
-                "sum of weights": decimal(row.weights),
-                "±": decimal(row.error),
-            }
-            for row in cutflow.rows
-        ]
-        found.append(Section(f"cutflow-{number}", f"Cutflow {cutflow.name}", rows))
+    stages = _by_variation(report.cutflows, lambda row: row.stage)
+    for number, (stage, cutflows) in enumerate(stages.items()):
+        nominal, *varied = ((name, by_cut(cutflow)) for name, cutflow in cutflows.items())
+        several = len({row.selection for row in nominal[1].values()}) > 1
+        none = {dataset: Number("–") for *_, dataset in nominal[1]}
+        events, weights = dict[tuple[object, ...], dict[str, str]](), list[dict[str, str]]()
+        for place, row in nominal[1].items():
+            of = f"{row.selection}: " if several else ""
+            at_first = events.setdefault((row.selection,), {"cut": f"{of}all", **none})
+            if at_first[row.dataset] == "–":
+                at_first[row.dataset] = amount(row.before)
+            after = events.setdefault(place[:3], {"cut": of + row.cut, **none})
+            kept = f"{amount(row.after)} · {percent(row.share)} · {percent(row.total)}"
+            after[row.dataset] = Number(kept.replace(" %", "\xa0%"))
+            sums = {name: cuts[place].weights if place in cuts else None for name, cuts in varied}
+            weights.append(
+                {
+                    "dataset": row.dataset,
+                    "cut": of + row.cut,
+                    "sum of weights": decimal(row.weights),
+                    "±": decimal(row.error),
+                    **{name: change(row.weights, total) for name, total in sums.items()},
+                }
+            )
+        found.append(Section(f"cutflow-{number}", f"Cutflow {stage}", [*events.values()], [_KEPT]))
+        if varied or any(row.weights != row.after for row in nominal[1].values()):
+            title = f"Cutflow {stage}: sums of weights"
+            found.append(Section(f"weights-{number}", title, weights, [_CHANGES] if varied else []))
     return found
 
 
 def _results(report: Report) -> list[Section]:
-    histograms = [
-        {
-            "histogram": Link(row.name, row.file),
-            "dataset": row.dataset,
-            "bins": row.bins,
-            "effective entries": decimal(row.entries),
-            "sum of weights": decimal(row.sum),
-            "±": decimal(row.error),
-            "outside the axes": decimal(row.outside),
-        }
-        for row in report.histograms
-    ]
+    places = _by_variation(report.histograms, lambda row: (row.stage, row.dataset))
+    varied = dict.fromkeys(name for rows in places.values() for name in [*rows][1:])
+    histograms = []
+    for rows in places.values():
+        row, sums = next(iter(rows.values())), {name: of.sum for name, of in rows.items()}
+        histograms.append(
+            {
+                "histogram": Link(row.stage, row.file),
+                "dataset": row.dataset,
+                "bins": row.bins,
+                "effective entries": decimal(row.entries),
+                "sum of weights": decimal(row.sum),
+                "±": decimal(row.error),
+                "outside the axes": decimal(row.outside),
+                **{name: change(row.sum, sums.get(name)) for name in varied},
+            }
+        )
     outside = "Sums are with under- and overflow; 'outside the axes' is these alone."
     skims = [
         {
@@ -161,7 +188,7 @@ def _results(report: Report) -> list[Section]:
     written = "Events that were written; the files themselves are below."
     files = [{"file": Link(row.file, row.file), "size": size(row.size)} for row in report.files]
     return [
-        Section("histograms", "Histograms", histograms, [outside]),
+        Section("histograms", "Histograms", histograms, [outside, *([_CHANGES] if varied else [])]),
         Section("skims", "Skims", skims, [written]),
         Section("files", "Files", files),
     ]
@@ -179,6 +206,7 @@ def _rules(report: Report) -> Section:
             "shortest": duration(row.least),
             "median": duration(row.median),
             "longest": duration(row.most),
+            "time limit": duration(row.asked_time),
             "CPU": percent(row.cpu),
             "memory": size(row.memory),
             "asked": size(row.asked_memory),
@@ -192,85 +220,10 @@ def _rules(report: Report) -> Section:
         "All jobs that are done. Earlier: those of them that ran in an earlier run. "
         "Queue: median wait in the batch system. Memory: the most that one job held.",
         "CPU: seconds on CPUs as a share of run time times cpus. "
-        "Read, written: bytes of all calls that do so. Events/s: in one job, while it runs.",
+        "Read, written: bytes of all calls that do so. Events/s: in one job, while it runs. "
+        "What jobs should ask for: 'fasthep-smk sizes' proposes it.",
     ]
     return Section("rules", "Rules and pools", rows, notes)
-
-
-def _requested(report: Report) -> Section:
-    shown: Mapping[str, Callable[[float | None], Number]] = {
-        "memory": size, "time": duration, "cores": _cores,
-    }  # fmt: skip
-    rows = [
-        {
-            "pool": row.pool,
-            "what": row.amount,
-            "jobs": amount(row.jobs),
-            "asked": shown[row.amount](row.asked),
-            "most used": shown[row.amount](row.used),
-            "by rule": row.rule,
-            "advice": "–"
-            if row.advised is None
-            else f"ask for {shown[row.amount](row.advised)}: saves {percent(row.saved)}",
-        }
-        for row in report.requested
-    ]
-    note = (
-        "Advised is what 'fasthep-smk sizes' proposes: the most that one job took, and a margin "
-        "that falls as jobs are done. Of cores: as many as were busy, on average over a job. Only "
-        "where three jobs or more have asked for the same, none died for want of it, and a fifth "
-        "or more is saved."
-    )
-    return Section("requested", "Asked for and used", rows, [note])
-
-
-def _cores(value: float | None) -> Number:
-    many = f"{value:.1f}".removesuffix(".0")
-    return Number(f"{many} core{'' if many == '1' else 's'}")
-
-
-#: A limit that was reached for this share of the time while jobs waited may be raised; of cores or
-#: workers of which less than this share was busy, there are enough.
-_FULL, _IDLE = 0.5, 0.5
-
-
-def _pools(report: Report) -> Section:
-    rows = [
-        {
-            "pool": row.pool or ("all, in cores" if row.unit == "cores" else ""),
-            "limit": amount(row.limit),
-            "most": amount(row.most),
-            "mean": Number(f"{row.mean:.1f}"),
-            "waiting": Number(f"{row.waiting:.1f}"),
-            "full": percent(row.full),
-            "advice": _limit_advice(row),
-            "why jobs waited": ", ".join(f"{why} ({many})" for why, many in row.reasons.items()),
-        }
-        for row in report.pools
-    ]
-    notes = [
-        "Jobs of the last run that ran at a time in each pool, and that could have run and waited: "
-        "means over the time in which any did. Full: the share of that time in which as many ran "
-        "as may."
-    ]
-    if any(row.reasons for row in report.pools):
-        notes.append(
-            "Why jobs waited: what the batch system said when it was asked, every half a minute, "
-            "and how many waited for that at most."
-        )
-    return Section("pools", "Pools and their limits", rows, notes)
-
-
-def _limit_advice(row: PoolUse) -> str:
-    limit, full = row.limit, row.full
-    if limit is None or full is None:
-        return "–"
-    if full >= _FULL and row.waiting >= 1:
-        jobs = row.unit == "jobs"
-        return "more may end the run sooner" if jobs else "more cores may end it sooner"
-    if limit > 1 and row.most <= limit * _IDLE:
-        return f"{amount(row.most)} would have done"
-    return "–"
 
 
 def _critical(report: Report) -> Section:
@@ -306,10 +259,6 @@ def _reasons(report: Report) -> Section:
         if kept
         else "No job of an earlier run counts."
     ]
-    if parts := report.in_part:
-        notes.append(
-            f"{amount(parts)} of those that ran did so in part, and have adopted the rest."
-        )
     return Section("reasons", "What ran in the last run, and why", rows, notes)
 
 
@@ -336,7 +285,7 @@ def _provenance(report: Report) -> list[Section]:
         for row in report.inputs
     ]
     return [
-        Section("provenance", "Provenance", [{"what": name, "": fact} for name, fact in facts]),
+        Section("provenance", "Provenance", [{"": name, " ": fact} for name, fact in facts]),
         Section("inputs", "Input files", inputs),
     ]
 

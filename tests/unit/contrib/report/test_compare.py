@@ -219,7 +219,7 @@ SVG = b'<svg><dc:date>2026-01-0%d</dc:date><path id="m0123456%03d" d="M 1 %d"/><
     [
         ("plots/a.png", drawn(0, text="a"), drawn(0, text="b"), None),
         ("plots/a.png", drawn(250), drawn(255), None),  # rounding
-        ("plots/a.png", drawn(0), drawn(99), "1.0 % of its pixels differ"),
+        ("plots/a.png", drawn(0), drawn(99), "1.00 % of its pixels differ"),
         ("plots/a.png", drawn(0), drawn(0, (9, 10)), "they have other sizes, 10 × 10 and 9 × 10 "),
         ("plots/a.svg", SVG % (1, 456, 1), SVG % (2, 890, 1), None),
         ("plots/a.svg", SVG % (1, 456, 1), SVG % (1, 456, 2), "what is drawn differs"),

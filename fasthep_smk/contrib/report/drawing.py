@@ -1,0 +1,268 @@
+"""Histograms as small pictures: nominal with its variations, and their ratio to it below.
+
+A picture is SVG, drawn from the values alone: a few kilobytes, so that a page holds many of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fasthep_smk.contrib.report import results
+from fasthep_smk.contrib.report.document import clean
+from fasthep_smk.contrib.report.numbers import change
+
+__all__ = ["COLOURS", "drawn"]
+
+_Numbers: TypeAlias = npt.NDArray[np.float64]
+_Places: TypeAlias = npt.NDArray[np.int64]
+#: The contents of bins along an axis, and their variances: two rows, so that lines can be added.
+_Line: TypeAlias = npt.NDArray[np.float64]
+_Datasets: TypeAlias = Mapping[str, _Line]
+
+#: Bytes of pictures of nominal histograms in a page, and as many of those with variations.
+_ROOM = 2_000_000
+#: Bins of a picture: of more, neighbours are drawn as their mean. Datasets with lines of their own.
+_BINS, _DATASETS = 100, 8
+#: Datasets are drawn on a logarithmic scale if their largest bins differ by more than this factor.
+_FAR_APART = 30
+#: The size of a picture; where its lines begin and end, and those of the ratio, from the top.
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 800, 520, 130, 765, 16, 450
+_ABOVE_RATIO, _RATIO = 320, 350
+#: Nominal, up, down and others of a group; datasets, and pools elsewhere on the page.
+_LINES = ("currentColor", "#e8604c", "#4269d0", "#3ca951", "#efb118")
+COLOURS = (
+    "#a463f2", "#3ca951", "#efb118", "#4269d0", "#e8604c", "#6cc5b0", "#c77dba", "#9c6b4e",
+    "#97bbf5", "#8c95a3",
+)  # fmt: skip
+
+
+def drawn(build: Path) -> tuple[list[str], list[str]]:
+    """Return pictures of histograms, and files of those that have none, or no variations there."""
+    stages: dict[str, dict[str, Path]] = {}
+    for stage, variation, path in results.listed(build, "histograms"):
+        stages.setdefault(stage, {})[variation] = path
+    groups = results.variations(build)
+    figures, left_out, room, more = list[str](), list[str](), _ROOM, _ROOM
+    for stage, paths in stages.items():
+        plain, varied = list[str](), list[str]()
+        # Axes and annotations may be such as no run makes.
+        with contextlib.suppress(Exception), np.errstate(all="ignore"):
+            chosen = list(paths.items())[: 1 if more < 0 else None] if room > 0 else []
+            read = {name: results.histogram(path) for name, path in chosen}
+            for is_varied, figure in _figures(stage, _variants(read), groups):
+                (varied if is_varied else plain).append(figure)
+        room, more = room - sum(map(len, plain)), more - sum(map(len, varied))
+        if room >= 0:
+            figures += plain if more < 0 else [*plain, *varied]
+        if not plain or room < 0 or (more < 0 and len(paths) > 1):
+            left_out.append(str(next(iter(paths.values())).relative_to(build)))
+    return figures, left_out
+
+
+def _variants(read: Mapping[str, Any]) -> dict[str, Any]:
+    """Return histograms by their variation, nominal first; also those along an axis of weights."""
+    found: dict[str, Any] = {}
+    for variation, histogram in read.items():
+        if histogram is None:
+            continue
+        axes = [[] if axis.traits.ordered else [*axis] for axis in histogram.axes]
+        at = next((at for at, names in enumerate(axes) if "nominal" in names), None)
+        parts = {"nominal": histogram} if at is None else results.along(histogram, at)
+        found[variation] = parts.pop("nominal")
+        if len(found) == 1:
+            found |= parts
+    return found
+
+
+def _lines(histogram: Any, number: int) -> dict[str, _Line]:
+    """Return the contents along an axis for each dataset that has any."""
+    at = number - ("dataset" in [axis.name for axis in histogram.axes[:number]])
+    found = {}
+    for dataset, part in results.by_dataset(histogram).items():
+        flat = part.project(at)
+        values, variances = flat.values(), flat.variances()
+        if values.any():
+            found[dataset] = np.array([values, 0 * values if variances is None else variances])
+    return found
+
+
+def _figures(
+    stage: str, variants: Mapping[str, Any], groups: Mapping[str, str]
+) -> Iterator[tuple[bool, str]]:
+    """Yield the pictures of a histogram along each axis, and whether they show variations."""
+    nominal = next(iter(variants.values()))
+    axes = [at for at, axis in enumerate(nominal.axes) if axis.name != "dataset" and len(axis)]
+    for number in axes:
+        axis = nominal.axes[number]
+        lines = {
+            name: _lines(histogram, number)
+            for name, histogram in variants.items()
+            if number < len(histogram.axes) and histogram.axes[number] == axis
+        }
+        title = f"{stage}: {axis.label or axis.name}" if len(axes) > 1 else stage
+        nothing = {"": np.zeros((2, len(axis)))}
+        yield False, _figure(axis, title, _largest(next(iter(lines.values()))) or nothing)
+        yield from ((True, figure) for figure in _varied(axis, title, lines, groups))
+
+
+def _largest(lines: Mapping[str, _Line]) -> dict[str, _Line]:
+    """Return the lines of the largest datasets, and of all others one together."""
+    order = sorted(lines, key=lambda dataset: -lines[dataset][0].sum())
+    rest = [lines[dataset] for dataset in order[_DATASETS:]]
+    others = {f"{len(rest)} others": np.sum(rest, axis=0)} if rest else {}
+    return {dataset: lines[dataset] for dataset in order[:_DATASETS]} | others
+
+
+def _varied(
+    axis: Any, title: str, lines: Mapping[str, _Datasets], groups: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield a picture for each group of variations, of all datasets that any of them changes.
+
+    Then those of each of these datasets follow, in a part that is closed.
+    """
+    (first, nominal), *others = lines.items()
+    varied = dict(others)
+    members: dict[str, list[str]] = {}
+    for name in sorted(varied, key=lambda name: "down" in name.lower()):
+        members.setdefault(groups.get(name) or results.group(name), []).append(name)
+
+    def figures(datasets: Iterable[str]) -> Iterator[str]:
+        for group, names in members.items():
+            shown = [one for one in datasets if all(one in varied[name] for name in names)]
+            if shown:
+                of_each = {first or "nominal": nominal, **{name: varied[name] for name in names}}
+                sums = {
+                    name: np.sum([datasets[one] for one in shown], axis=0)
+                    for name, datasets in of_each.items()
+                }
+                of = " + ".join(shown) if len(shown) <= 5 else f"{len(shown)} datasets"
+                yield _figure(axis, f"{title}, {group}: {of}", sums, ratio=True)
+
+    changed = [
+        dataset
+        for dataset, line in nominal.items()
+        if any(not np.array_equal(line[0], of.get(dataset, line)[0]) for of in varied.values())
+    ]
+    yield from figures(changed)
+    if len(changed) > 1:
+        each = "".join(figure for dataset in changed for figure in figures([dataset]))
+        yield (
+            f"<details><summary>{escape(clean(title))} by dataset</summary>"
+            f'<div class="plots small">{each}</div></details>'
+        )
+
+
+def _figure(axis: Any, title: str, lines: Mapping[str, _Line], *, ratio: bool = False) -> str:
+    """Return a picture with its caption; with the ratio of all lines to the first below."""
+    palette = COLOURS if len(lines) > 1 and not ratio else _LINES
+    colours = [palette[number % len(palette)] for number in range(len(lines))]
+    first, total = next((name, line[0].sum()) for name, line in lines.items())
+    items = "".join(
+        f'<li><i style="background:{colour}"></i>{escape(clean(name))}'
+        f"{f' {change(total, line[0].sum())}' if ratio and name != first else ''}</li>"
+        for (name, line), colour in zip(lines.items(), colours, strict=True)
+        if name
+    )
+    return (
+        f"<figure>{_svg(axis, [*lines.values()], colours, ratio=ratio)}"
+        f'<figcaption>{escape(clean(title))}<ul class="legend">{items}</ul></figcaption></figure>'
+    )
+
+
+def _svg(axis: Any, lines: Sequence[_Line], colours: Sequence[str], *, ratio: bool) -> str:
+    bins, bottom = len(axis), _ABOVE_RATIO if ratio else _BOTTOM
+    starts = np.arange(0, bins, math.ceil(bins / _BINS))
+    ends = np.append(starts, bins)
+    widths = np.diff(ends)
+    edges = axis.edges[ends]
+    values = np.array([np.add.reduceat(line[0], starts) / widths for line in lines])
+    values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+    frame, drawn, texts = list[str](), list[str](), list[str]()
+
+    def at(numbers: Any, low: float, high: float, top: int, end: int) -> _Places:
+        share: _Numbers = (np.clip(numbers, low, high) - low) / (high - low)
+        return np.rint(end - share * (end - top)).astype(np.int64)
+
+    def scale(ticks: Mapping[float, str], low: float, high: float, top: int, end: int) -> None:
+        for tick, label in ticks.items():
+            y = int(at(tick, low, high, top, end))
+            frame.append(f"M{_LEFT} {y}H{_RIGHT}")
+            texts.append(f'<text class="e" x="{_LEFT - 10}" y="{y + 9}">{label}</text>')
+
+    x = at(edges, edges[0], edges[-1], _RIGHT, _LEFT)
+    tops = values.max(axis=1)
+    least = tops[tops > 0].min(initial=math.inf)
+    if not ratio and values.min() >= 0 and tops.max() > _FAR_APART * least:
+        low, high = math.log10(least / 10), math.log10(2 * tops.max())
+        values = np.log10(np.maximum(values, 10**low))
+        powers = range(math.ceil(low), math.floor(high) + 1)
+        scale({n: f"{10.0**n:g}" for n in powers[:: len(powers) // 5 + 1]}, low, high, _TOP, bottom)
+        zero = bottom
+    else:
+        low, high = min(0.0, values.min()), max(0.0, values.max()) * 1.08 or 1.0
+        scale(_ticks(low, high, 4), low, high, _TOP, bottom)
+        zero = int(at(0.0, low, high, _TOP, bottom))
+    for line, colour in zip(values, colours, strict=True):
+        drawn.append(
+            f'<path stroke="{colour}" d="{_steps(x, at(line, low, high, _TOP, bottom), zero)}"/>'
+        )
+    if ratio:
+        nominal = values[0]
+        has_any = np.where(nominal > 0, nominal, np.inf)
+        errors = np.sqrt(np.add.reduceat(lines[0][1], starts)) / widths / has_any
+        ratios = np.where(nominal > 0, values[1:] / has_any, 1.0)
+        seen = np.abs(ratios - 1)[:, nominal > 0.01 * nominal.max()]
+        spread = min(1.0, max(0.01, 1.3 * seen.max(initial=0.0)))
+        low, high = 1 - spread, 1 + spread
+        middle = int(at(1.0, low, high, _RATIO, _BOTTOM))
+        for edge in (1 + errors, 1 - errors):
+            band = _steps(x, at(edge, low, high, _RATIO, _BOTTOM), middle)
+            drawn.append(f'<path class="band" d="{band}"/>')
+        tick = 10.0 ** math.floor(math.log10(spread))
+        tick *= max(factor for factor in (1, 2, 5) if factor * tick <= spread)
+        scale({1 + n * tick: f"{1 + n * tick:g}" for n in (-1, 0, 1)}, low, high, _RATIO, _BOTTOM)
+        for line, colour in zip(ratios, colours[1:], strict=True):
+            places = at(line, low, high, _RATIO, _BOTTOM)
+            drawn.append(f'<path stroke="{colour}" d="{_steps(x, places, middle)}"/>')
+    for tick, label in _labels(axis, edges).items():
+        place = int(at(tick, edges[0], edges[-1], _RIGHT, _LEFT))
+        frame.append(f"M{place} {_BOTTOM}v8")
+        texts.append(f'<text x="{place}" y="{_BOTTOM + 34}">{escape(clean(label))}</text>')
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"><path class="frame" d="{"".join(frame)}'
+        f'M{_LEFT} {_TOP}V{bottom}H{_RIGHT}"/>{"".join(drawn)}{"".join(texts)}'
+        f'<text class="e" x="{_RIGHT}" y="{_HEIGHT - 6}">'
+        f"{escape(clean(axis.label or axis.name))}</text></svg>"
+    )
+
+
+def _steps(x: _Places, y: _Places, start: int) -> str:
+    """Return the outline of bins with these edges and heights, from a level and back to it."""
+    moves = zip(np.diff(y, prepend=start).tolist(), np.diff(x).tolist(), strict=True)
+    outline = "".join(f"{f'v{up}' if up else ''}h{along}" for up, along in moves)
+    return f"M{x[0]} {start}{outline}V{start}"
+
+
+def _ticks(low: float, high: float, most: int) -> dict[float, str]:
+    """Return round numbers between two others, as they are written."""
+    rough = (high - low) / most
+    step = 10.0 ** math.floor(math.log10(rough))
+    step *= next(factor for factor in (1, 2, 5, 10) if factor * step >= rough)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return {number * step: f"{number * step:.6g}" for number in range(first, last + 1)}
+
+
+def _labels(axis: Any, edges: _Numbers) -> dict[float, str]:
+    """Return what stands below an axis, and where: the names of categories, or numbers."""
+    if axis.traits.discrete and len(axis) <= 10:
+        centres = (edges[:-1] + edges[1:]) / 2
+        return {float(centre): f"{axis.value(n)}"[:9] for n, centre in enumerate(centres)}
+    return {} if not axis.traits.ordered else _ticks(float(edges[0]), float(edges[-1]), 5)

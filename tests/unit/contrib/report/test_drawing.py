@@ -1,0 +1,336 @@
+"""The pictures of histograms on the page, and its tables of them: all variations beside nominal."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import hist
+import numpy as np
+import pytest
+
+from fasthep_smk.contrib.report import document, drawing, page, tables
+from fasthep_smk.contrib.report.facts import gather
+from fasthep_smk.storage import layout
+
+CANARY = "<script>document.title='canary'</script>"
+SECRET = "https://me:hunter2@host/x"
+VARIATIONS = ("nominal", "jes_up", "jes_down", "lumiUp", "generator")
+
+
+def filled(datasets: dict[str, float], *axes: Any, bins: int = 20) -> hist.Hist[Any]:
+    """A weighted histogram of these datasets, each of 100 entries of this weight."""
+    names = hist.axis.StrCategory([*datasets], name="dataset")
+    axes = axes or (hist.axis.Regular(bins, 0, 100, name="pt"),)
+    made: hist.Hist[Any] = hist.Hist(*axes, names, storage=hist.storage.Weight())
+    numbers = [np.arange(100)] * len(axes)
+    for name, weight in datasets.items():
+        made.fill(*numbers, [name] * 100, weight=weight)
+    return made
+
+
+def save(build: Path, stage: str, histogram: Any, variation: str = "") -> None:
+    """Write a histogram as a run does, and list it."""
+    folder = build / "artifacts" / variation / "histograms"
+    folder.mkdir(parents=True, exist_ok=True)
+    path, manifest = folder / f"{len([*folder.iterdir()])}.pkl", folder / "manifest.json"
+    path.write_bytes(pickle.dumps(histogram, protocol=5))
+    listed = json.loads(manifest.read_text()) if manifest.exists() else {"histograms": []}
+    row = {"id": stage, "path": str(path.relative_to(build))}
+    manifest.write_text(json.dumps({"histograms": [*listed["histograms"], row]}))
+
+
+def save_cutflow(build: Path, variation: str, after: dict[str, list[float]]) -> None:
+    """Write a cutflow of 100 events in each dataset, with the sums of weights after its cuts."""
+    folder = build / "artifacts" / variation / "cutflows"
+    folder.mkdir(parents=True, exist_ok=True)
+    nodes, before = [], dict.fromkeys(after, 100.0)
+    for number, cut in enumerate(("trigger", "two muons")):
+        stats = {}
+        for name, sums in after.items():
+            kept = round(sums[number])
+            stats[name] = {
+                "n_unweighted_in": before[name], "n_unweighted_out": kept,
+                "sumw_out": sums[number], "sumw2_out": 4.0,
+            }  # fmt: skip
+            before[name] = kept
+        nodes.append({"id": cut, "selection": "All", "label": cut, "stats": stats})
+    (folder / "Cuts.json").write_text(json.dumps({"datasets": [*after], "nodes": nodes}))
+    path = str((folder / "Cuts.json").relative_to(build))
+    (folder / "manifest.json").write_text(json.dumps({"cutflows": [{"id": "Cuts", "path": path}]}))
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Path:
+    build = tmp_path / "build"
+    (build / layout.TASKS).mkdir(parents=True)
+    return build
+
+
+def pictures(build: Path) -> list[tuple[str, dict[str, str], int]]:
+    """The title of each picture, its legend with the colours, and how many lines it has."""
+    found = []
+    for figure in re.findall("<figure>(.*?)</figure>", "".join(drawing.drawn(build)[0])):
+        title = re.findall("<figcaption>([^<]*)", figure)[0]
+        legend = re.findall(r'<i style="background:([^"]*)"></i>([^<]*)', figure)
+        lines = re.findall('<path stroke="([^"]*)"', figure)
+        assert set(lines) <= {colour for colour, _ in legend} | {"currentColor"}
+        found.append((title, {name: colour for colour, name in legend}, len(lines)))
+    return found
+
+
+def test_nominal_up_and_down_are_one_picture_with_the_ratio_below(build: Path) -> None:
+    for name, factor in zip(VARIATIONS, (1, 1.1, 0.95, 1.02, 2), strict=True):
+        save(build, "Pt", filled({"data": 1, "dy": factor}), name)
+    plain, generator, jes, lumi = pictures(build)
+    assert (plain[0], [*plain[1]], plain[2]) == ("Pt", ["data", "dy"], 2)
+    # Data change with no variation; each line but nominal is there twice: also divided by it.
+    assert (jes[0], [*jes[1]], jes[2]) == (
+        "Pt, jes: dy", ["nominal", "jes_up +10 %", "jes_down -5.00 %"], 5,
+    )  # fmt: skip
+    assert (lumi[0], [*lumi[1]]) == ("Pt, lumi: dy", ["nominal", "lumiUp +2.00 %"])
+    assert (generator[0], [*generator[1]]) == (
+        "Pt, generator: dy", ["nominal", "generator +100 %"],
+    )  # fmt: skip
+
+
+def test_a_pair_may_also_be_one_by_what_the_workflow_says(build: Path) -> None:
+    rows = "".join(
+        f"- {{name: {name}, group: scale, direction: {way}}}\n"
+        for name, way in (("high", "up"), ("low", "down"))
+    )
+    (build / "compile").mkdir()
+    told = f"variations:\n- {{name: nominal}}\n{rows}"
+    (build / "compile/systematics.yaml").write_text(told)
+    for name, factor in (("nominal", 1), ("low", 0.9), ("high", 1.1)):
+        save(build, "Pt", filled({"dy": factor}), name)
+    assert [title for title, _, _ in pictures(build)] == ["Pt", "Pt, scale: dy"]
+    bomb = "".join(f"- &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
+    for damaged in ("variations: 5", f"a:\n- &a0 x\n{bomb}variations: [{{name: *a39}}]"):
+        (build / "compile/systematics.yaml").write_text(damaged)
+        assert len(pictures(build)) == 3
+
+
+def test_each_dataset_has_its_variations_too(build: Path) -> None:
+    for name, factor in (("nominal", 1), ("jes_up", 1.1), ("jes_down", 0.9)):
+        save(build, "Pt", filled({"data": 1, "dy": factor, "tt": 3 * factor}), name)
+    titles = [title for title, _, _ in pictures(build)]
+    assert titles == ["Pt", "Pt, jes: dy + tt", "Pt, jes: dy", "Pt, jes: tt"]
+    assert "<summary>Pt by dataset</summary>" in drawing.drawn(build)[0][2]
+
+
+def test_weights_along_an_axis_are_variations(build: Path) -> None:
+    """As `hep.hist` makes them; data are in none but nominal."""
+    axes = (
+        hist.axis.Regular(10, 0, 100, name="pt"),
+        hist.axis.StrCategory(["nominal", "up", "down"], name="variation"),
+        hist.axis.StrCategory(["data", "dy"], name="dataset"),
+    )
+    made: hist.Hist[Any] = hist.Hist(*axes, storage=hist.storage.Weight())
+    made.fill(50, "nominal", "data")
+    for name, weight in (("nominal", 1), ("up", 1.2), ("down", 0.8)):
+        made.fill(50, name, "dy", weight=weight)
+    save(build, "Pt", made)
+    plain, varied = pictures(build)
+    assert [*plain[1]] == ["data", "dy"]
+    assert (varied[0], [*varied[1]]) == (
+        "Pt, up and down: dy", ["nominal", "up +20 %", "down -20 %"],
+    )  # fmt: skip
+
+
+def test_of_two_axes_each_is_drawn(build: Path) -> None:
+    axes = (
+        hist.axis.Variable([0, 1, 5, 100], name="x"),
+        hist.axis.IntCategory([], growth=True, name="n"),
+    )
+    save(build, "Plane", filled({"dy": 1}, *axes))
+    assert [title for title, _, _ in pictures(build)] == ["Plane: x", "Plane: n"]
+
+
+def test_the_line_is_that_of_the_bins(build: Path) -> None:
+    """Bins of 0, 1, 2 and 4: half as high, a quarter as high."""
+    axis = hist.axis.Regular(4, 0, 4, name="x")
+    made: hist.Hist[Any] = hist.Hist(axis).fill([1, 2, 2, 3, 3, 3, 3])
+    save(build, "X", made)
+    (line,) = re.findall('<path stroke="[^"]*" d="([^"]*)"', drawing.drawn(build)[0][0])
+    start, *steps = re.findall(r"[MvhV][-\d ]+", line)
+    assert start == f"M{drawing._LEFT} {drawing._BOTTOM}"
+    wide = [int(step[1:]) for step in steps if step[0] == "h"]
+    assert sum(wide) == drawing._RIGHT - drawing._LEFT and max(wide) - min(wide) <= 1
+    first, second, third = [int(step[1:]) for step in steps if step[0] == "v"]
+    assert first == pytest.approx(second, abs=1) and second == pytest.approx(third / 2, abs=1)
+    whole = drawing._BOTTOM - drawing._TOP
+    assert -(first + second + third) == pytest.approx(whole / 1.08, abs=1)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        [np.nan, 1, np.inf],
+        [-1, -2, 0],
+        [0, 0, 0],
+        [1e300] * 3,
+        range(10_000),
+    ],
+    ids=["no bins", "no numbers", "negative", "empty", "large", "many"],
+)
+def test_any_histogram_has_a_picture(build: Path, values: Any) -> None:
+    if values:
+        made: hist.Hist[Any] = hist.Hist(hist.axis.Integer(0, len(values)))
+        made.view()[...] = values
+    else:
+        made = hist.Hist(hist.axis.IntCategory([], growth=True))
+    save(build, "X", made)
+    save(build, "Y", filled({"dy": 1}))
+    figures, left_out = drawing.drawn(build)
+    assert len(figures) == (2 if values else 1)
+    assert left_out == ([] if values else ["artifacts/histograms/0.pkl"])
+    assert "nan" not in "".join(figures) and max(map(len, figures)) < 4000
+
+
+def test_names_are_text_and_hold_no_secret(build: Path) -> None:
+    axis = hist.axis.StrCategory([CANARY, SECRET], name=SECRET, label=CANARY)
+    for name in ("nominal", "a<b>"):
+        made: hist.Hist[Any] = hist.Hist(
+            axis, hist.axis.StrCategory([CANARY, SECRET], name="dataset")
+        ).fill([CANARY] * 2 if name == "nominal" else [CANARY] * 3, CANARY)
+        save(build, f"{CANARY}{SECRET}", made, name)
+    text = page.write(build).read_text()
+    assert "hunter2" not in text and CANARY not in text and "<b>" not in text
+    assert text.count("<figure>") == 2
+
+
+def test_what_cannot_be_read_is_told(build: Path) -> None:
+    save(build, "Good", filled({"dy": 1}))
+    save(build, "Bad", {"no": "histogram"})
+    assert [title for title, _, _ in pictures(build)] == ["Good"]
+    text = page.write(build).read_text()
+    assert "1 others: not drawn" in text and 'href="./artifacts/histograms/2.pkl"' in text
+
+
+def test_a_page_of_27_histograms_with_5_variations_is_small(build: Path) -> None:
+    for number in range(27):
+        for name, factor in zip(VARIATIONS, (1, 1.1, 0.95, 1.02, 2), strict=True):
+            datasets = {"data": 1, "dy": factor, "tt": factor, "ww": factor / 99, "qcd": factor}
+            save(build, f"H{number}", filled(datasets, bins=60), name)
+    figures, left_out = drawing.drawn(build)
+    assert left_out == []
+    assert sum(figure.startswith("<figure>") for figure in figures) == 27 * 4
+    assert page.write(build).stat().st_size < 2_000_000
+
+
+def test_what_a_page_has_no_room_for_is_told(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "_ROOM", 9000)
+    for number in range(9):
+        for name, factor in (("nominal", 1), ("jes_up", 1.1)):
+            save(build, f"H{number}", filled({"dy": factor}, bins=60), name)
+    figures, left_out = drawing.drawn(build)
+    assert sum(map(len, figures)) < 2 * 9000
+    titles = [title for title, _, _ in pictures(build)]
+    assert titles[:3] == ["H0", "H0, jes: dy", "H1"] and titles[-1] != "H8"
+    varied = [title.partition(",")[0] for title in titles if "jes" in title]
+    assert len(left_out) == 9 - len(varied) > 0
+    text = page.write(build).read_text()
+    assert f"{len(left_out)} others: not drawn" in text
+    assert all(f'href="./{path}"' in text for path in left_out)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def section(build: Path, name: str) -> list[dict[str, str]]:
+    found = tables.sections(document.report_on(gather(build)))
+    return [dict(row) for one in found if one.name == name for row in one.rows]
+
+
+def test_a_cut_is_one_row_with_datasets_side_by_side(build: Path) -> None:
+    save_cutflow(build, "", {"data": [60, 30], "dy": [50, 1]})
+    rows = section(build, "cutflow-0")
+    assert [{name: cell.replace("\xa0", " ") for name, cell in row.items()} for row in rows] == [
+        {"cut": "all", "data": "100", "dy": "100"},
+        {"cut": "trigger", "data": "60 · 60.0 % · 60.0 %", "dy": "50 · 50.0 % · 50.0 %"},
+        {"cut": "two muons", "data": "30 · 50.0 % · 30.0 %", "dy": "1 · 2.00 % · 1.00 %"},
+    ]  # fmt: skip
+    assert section(build, "weights-0") == []  # they are the numbers of events
+
+
+def test_variations_are_columns_of_one_table(build: Path) -> None:
+    save_cutflow(build, "nominal", {"data": [60, 30], "dy": [50, 10]})
+    save_cutflow(build, "jes_down", {"data": [60, 30]})
+    save_cutflow(build, "jes_up", {"data": [60, 30], "dy": [51, 11]})
+    names = [one.name for one in tables.sections(document.report_on(gather(build)))]
+    assert [name for name in names if re.match("cutflow|weights", name)] == [
+        "cutflow-0", "weights-0",
+    ]  # fmt: skip
+    rows = section(build, "weights-0")
+    assert [(row["dataset"], row["cut"]) for row in rows] == [
+        ("data", "trigger"), ("data", "two muons"), ("dy", "trigger"), ("dy", "two muons"),
+    ]  # fmt: skip
+    assert rows[3]["sum of weights"] == "10.00"
+    assert [row["jes_up"] for row in rows] == ["0 %", "0 %", "+2.00 %", "+10 %"]
+    assert [row["jes_down"] for row in rows] == ["0 %", "0 %", "–", "–"]
+
+
+def test_the_sums_of_a_histogram_are_one_row_too(build: Path) -> None:
+    for name, factor in (("nominal", 1), ("jes_up", 1.5)):
+        save(build, "Pt", filled({"data": 1, "dy": factor}), name)
+    rows = section(build, "histograms")
+    assert [(row["dataset"], row["sum of weights"], row["jes_up"]) for row in rows] == [
+        ("data", "100.00", "0 %"), ("dy", "100.00", "+50 %"),
+    ]  # fmt: skip
+
+
+# --- files that are pictures ----------------------------------------------------------------------
+
+
+class Sources(HTMLParser):
+    """The pictures of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [str(value) for name, value in attrs if (tag, name) == ("img", "src")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "shown"),
+    [
+        ("a.png", b"\x89PNG\r\n\x1a\n...", True),
+        ("a.png", b"<html>no such plot</html>", False),
+        ("a.png", b"", False),
+        ("a.jpg", b"\xff\xd8\xff\xe0", True),
+        ("a.jpg", b"\x89PNG\r\n\x1a\n", False),
+        ("a.gif", b"GIF89a", True),
+        ("a.svg", b"\xef\xbb\xbf<?xml version='1.0'?>\n<!-- by -->\n<svg/>", True),
+        ("a.svg", b"<svg width='1'/>", True),
+        ("a.svg", b"<?xml version='1.0'?><html/>", False),
+        ("a.csv", b"\x89PNG\r\n\x1a\n", False),
+    ],
+)
+def test_only_what_is_a_picture_is_shown_as_one(
+    build: Path, name: str, content: bytes, shown: bool
+) -> None:
+    (build / "artifacts/plots").mkdir(parents=True)
+    (build / "artifacts/plots" / name).write_bytes(content)
+    text = page.write(build).read_text()
+    assert len(Sources(text).found) == shown
+    assert f"artifacts/plots/{name}" in text  # among the files
+
+
+def test_plots_of_variations_are_links(build: Path) -> None:
+    (build / "compile").mkdir()
+    (build / "compile/systematics.yaml").write_text("variations: [{name: nominal}, {name: jes_up}]")
+    for name in ("nominal", "jes_up"):
+        (build / "artifacts" / name / "plots").mkdir(parents=True)
+        (build / "artifacts" / name / "plots/a.gif").write_bytes(b"GIF89a")
+    text = page.write(build).read_text()
+    assert len(Sources(text).found) == 1 and 'alt="nominal/plots/a.gif"' in text
+    assert "1 others: of variations" in text and 'href="./artifacts/jes_up/plots/a.gif"' in text
