@@ -123,9 +123,8 @@ def load_results(build: str | os.PathLike[str] = "build") -> Results:
 class Results:
     """What a run has made for its user, in the build folder ``build``.
 
-    Methods take the name of a systematic ``variation``; without one, it is the first of
-    :attr:`variations`: the nominal plan if it was run. ``only`` names the one that was run, if it
-    was one of several.
+    Methods take the name of a systematic ``variation``; without one, it is the nominal plan, or the
+    only one that was run: its name is ``only`` if the workflow has several.
     """
 
     build: Path
@@ -206,8 +205,15 @@ class Results:
 
     def _variation(self, name: str | None) -> str:
         known = self.variations
-        if name is None:
+        if name is None and (known[0] == _ONLY or len(known) == 1):
             return known[0]
+        if name is None:
+            raise Findings.one(
+                "has no nominal results",
+                file=str(self.build),
+                expected=f"variation= one of {', '.join(known)}",
+                hint="with systematics: {include_nominal: true}, the next run makes them",
+            )
         if name not in known:
             raise self._unknown("variation", name, known)
         return name

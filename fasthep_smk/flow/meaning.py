@@ -66,12 +66,22 @@ def meaning_findings(
         found += _of_patches(plan, document, workflow)
         found += _of_plots(plan, document, workflow)
     changed: dict[str, str] = {}
-    for plan in plans:
-        if mapping(plan.context.get("variation")).get("is_nominal", True) or _is_seen(plan):
+    varied = [plan for plan in plans if not _is_nominal(plan)]
+    if len(varied) == len(plans) and "include_nominal" not in mapping(document.get("systematics")):
+        problem = "does not say include_nominal: only the variations run"
+        found.append(
+            Doubt(file=workflow, key="systematics", problem=problem, expected="true or false")
+        )
+    for plan in varied:
+        if _is_seen(plan):
             continue
         found += _unchanged(plan, document, workflow)
         found += _of_changes(plan, document, changed, workflow)
     return list({(one.key, one.problem, one.value): one for one in found}.values())
+
+
+def _is_nominal(plan: ExecutionPlan) -> bool:
+    return bool(mapping(plan.context.get("variation")).get("is_nominal", True))
 
 
 def hidden_findings(

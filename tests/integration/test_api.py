@@ -90,6 +90,17 @@ def test_a_variation_may_have_a_slash_in_its_name(tmp_path: Path) -> None:
     assert "4 histograms" in compared.stdout
 
 
+def test_without_the_nominal_plan_a_variation_has_to_be_named(tmp_path: Path) -> None:
+    for name in ("up", "down"):
+        summary = tmp_path / "build/reports" / name / "run_summary.yaml"
+        summary.parent.mkdir(parents=True)
+        summary.write_text("success: true\n")
+    results = fasthep_smk.load_results(tmp_path / "build")
+    with pytest.raises(Findings, match=r"has no nominal results[^$]*one of down, up"):
+        results.summary()
+    assert results.summary("up") == {"success": True}
+
+
 def smk_report(folder: Path) -> str:
     command = [sys.executable, "-m", "fasthep_smk", "report", "--text"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout

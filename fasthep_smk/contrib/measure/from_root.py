@@ -35,6 +35,8 @@ _VALUES = re.compile(
 )
 _TREES = re.compile(r"TTree|TNtupleD?|ROOT::(?:Experimental::)?RNTuple")
 
+#: An axis cannot have these names: FAST-HEP's own axes, and arguments of a histogram's ``fill``.
+_TAKEN = ("dataset", "dataset_name", "events", "sample", "threads", "weight")
 _WORKFLOW = """\
 # yaml-language-server: $schema={schema}
 # The line above lets an editor complete and check this file.
@@ -242,7 +244,7 @@ def workflow_text(file: str, tree: Tree, branch: Branch, values: np.ndarray) -> 
     """Return a workflow that fills one histogram; ``values`` say over which range."""
     written = partial(as_yaml, longest=10**6)
     name = branch.name
-    taken = keyword.iskeyword(name) or name in ("dataset", "dataset_name", "events")
+    taken = keyword.iskeyword(name) or name in _TAKEN
     if taken or name.startswith("_") or not (name.isidentifier() and name.isascii()):
         name = f"branch_{encode(name)}"
     of_branch = {"branch": written(branch.name), "name": written(name)}

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import awkward as ak
+import hist
 import numpy as np
 import pytest
 import uproot
@@ -29,7 +30,7 @@ EDITOR = Draft202012Validator(bundled())
 HOSTILE = [
     "met.pt", "a-b", "with space", "class", "yes", "1st", "a: b #c", "quo'te\"", "ünï", "x[0]",
     "star*", "nl\nx", "s/t", "./u.v", "x;1", "{x}", "$x$", "null", "dataset_name", "- a", "%",
-    "é" * 90, "*a", "&a", "!x", "@x", "", " ",
+    "é" * 90, "*a", "&a", "!x", "@x", "", " ", "weight", "sample", "threads",
 ]  # fmt: skip
 
 
@@ -48,6 +49,7 @@ def test_any_name_of_a_branch_is_quoted(name: str) -> None:
     fields = document.get("fields", {})
     assert fields.get(axis["source"], {"branch": axis["source"]})["branch"] == name
     assert axis["source"].isidentifier()
+    hist.Hist(hist.axis.Regular(2, 0, 1, name=axis["name"])).fill(**{axis["name"]: [0.5]})
     assert document_findings(document, workflow="w.yaml") == []
     assert list(EDITOR.iter_errors(document)) == []
 
