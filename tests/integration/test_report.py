@@ -202,6 +202,22 @@ def test_what_is_said_of_the_run_is_what_was_run(ran: Path, data: dict[str, Any]
     assert files == {name: (ran / name).stat().st_size for name in files}
 
 
+def test_it_names_the_files_that_own_code_has_read(tmp_path: Path, smk: Run) -> None:
+    assert smk("init", cwd=tmp_path).returncode == 0
+    module = tmp_path / "my_ops.py"
+    first = "    if mask is not None:\n"
+    assert first in module.read_text()
+    reads = '    pt = pt * float(open("scale.txt").read())\n'
+    module.write_text(module.read_text().replace(first, reads + first))
+    (tmp_path / "scale.txt").write_text("1.01")
+    assert smk("workflow.yaml", cwd=tmp_path).returncode == 0
+    told = json.loads(smk("report", "--json", cwd=tmp_path).stdout)["own_reads"]
+    by = {one["name"]: one["by"] for one in told}
+    assert list(by) == ["my_ops.py", "scale.txt"]
+    assert by["scale.txt"] == "my.pair_mass"
+    assert "Read by your own code" in (tmp_path / "build/report.html").read_text()
+
+
 # --- as a browser shows it ------------------------------------------------------------------------
 
 

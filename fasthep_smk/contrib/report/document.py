@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fasthep_smk.contrib.report import measures, results, rules
-from fasthep_smk.contrib.report.facts import Facts, InputFile, Lacking, by_state, grouped
+from fasthep_smk.contrib.report.facts import Facts, InputFile, Lacking, OwnRead, by_state, grouped
 from fasthep_smk.contrib.report.numbers import duration, percent, when
 from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.flow.records import SampleFacts
@@ -96,6 +96,7 @@ class Report:
     failed: int
     run: LastRun | None
     inputs: Sequence[InputFile]
+    own_reads: Sequence[OwnRead]
     verdict: Verdict
 
 
@@ -125,6 +126,7 @@ def report_on(facts: Facts) -> Report:
         failed=len(facts.failed),
         run=run,
         inputs=facts.inputs,
+        own_reads=facts.own_reads,
         verdict=_verdict(facts, counts, share, _end(made, left)),
     )
     return cleaned(found)

@@ -19,6 +19,7 @@ from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.jobs import STATES, State, TaskJob, head_of, read_jobs, state_of
 from fasthep_smk.storage.last_run import LastRun
 from fasthep_smk.storage.measured import entries, events_of
+from fasthep_smk.storage.observed import load as load_observed
 from fasthep_smk.storage.queue import Waited, noted
 from fasthep_smk.storage.record import Asked, Attempt, Used
 from fasthep_smk.storage.run_lock import Holder
@@ -89,6 +90,18 @@ class InputFile:
 
 
 @dataclass(frozen=True)
+class OwnRead:
+    """A file, or a module, that a user's own code has read in jobs that count; ``by`` what of it.
+
+    ``content`` is a digest of the content, for a large file its size, time and first bytes.
+    """
+
+    name: str
+    by: str
+    content: str
+
+
+@dataclass(frozen=True)
 class Facts:
     """A build folder at one moment.
 
@@ -106,6 +119,7 @@ class Facts:
     holder: Holder | None
     inputs: list[InputFile]
     events: Mapping[Partition, int | None]
+    own_reads: Sequence[OwnRead] = ()
     nodes: Mapping[str, Iterable[str]] = field(default_factory=dict)
     sample: SampleFacts | None = None
     waited: Sequence[Waited] = ()
@@ -163,6 +177,7 @@ def gather(build: Path) -> Facts:
     ends, inputs = dict[str, float](), dict[str, str]()
     events: dict[Partition, int | None] = {}
     nodes: dict[str, dict[str, None]] = {}
+    observed = dict[str, None]()
     for job in listed:
         nodes.setdefault(job.rule, {}).update(dict.fromkeys(job.entry.nodes))
         many = events_of(job, counted)
@@ -185,6 +200,7 @@ def gather(build: Path) -> Facts:
         if (head := _head(build, job)) is not None:
             fact, tried = _finished(planned, head, since, ends), head.earlier
             ends[job.folder] = fact.ended
+            observed |= dict.fromkeys(head.observed)
         elif note is not None:
             state = state_of(False, note, holder)
             if note.kind == "killed" and run and run["outcome"] == "stopped":
@@ -208,6 +224,7 @@ def gather(build: Path) -> Facts:
         holder=holder,
         inputs=[_identity(path, known) for path, known in sorted(inputs.items())],
         events=events | {place: lost["events"] for place, lost in lacking.items()},
+        own_reads=_own_reads(build, observed),
         nodes=nodes,
         waited=noted(build),
         attempts=attempts,
@@ -228,6 +245,17 @@ class _Head(msgspec.Struct):
     events: int | None = None
     batch_job: str | None = None
     adopted: bool = False
+    observed: tuple[str, ...] = ()
+
+
+def _own_reads(build: Path, digests: Iterable[str]) -> list[OwnRead]:
+    found = {
+        OwnRead(item.path if item.kind == "module" else item.name, item.by, item.identity)
+        for digest in digests
+        for item in load_observed(build, digest) or ()
+        if item.kind in ("file", "module") and item.identity is not None
+    }
+    return sorted(found, key=lambda read: (read.name, read.by))
 
 
 def _head(build: Path, job: TaskJob) -> _Head | None:

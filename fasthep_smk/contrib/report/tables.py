@@ -287,6 +287,14 @@ def _provenance(report: Report) -> list[Section]:
     return [
         Section("provenance", "Provenance", [{"": name, " ": fact} for name, fact in facts]),
         Section("inputs", "Input files", inputs),
+        Section(
+            "own_reads",
+            "Read by your own code",
+            [
+                {"file": row.name, "read by": row.by, "content": row.content}
+                for row in report.own_reads
+            ],
+        ),
     ]
 
 
