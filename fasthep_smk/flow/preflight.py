@@ -317,6 +317,11 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
     elif type(cause).__module__.startswith("fasthep_smk."):
         told = str(error)
     of_text = written(document, stage_of(node), text) if text else None
+    if of_text and "truth value of an array" in said:
+        fix = fix or (
+            "write &, | and ~ with comparisons in brackets, and where(a > 1, x, y): "
+            "columns have no and, or, not, if, 1 < a < 2"
+        )
     key = of_text or (quoted(document, stage_of(node), said) or "").removesuffix(".id")
     if node.id.startswith("render.") and ".render" not in key:
         content = stages_by_id(document).get(stage_of(node), ("", {}))[1]
