@@ -37,15 +37,11 @@ def do_why(options: argparse.Namespace) -> int:
 
 def unbundled(outcome: Outcome, translation: Translation) -> Outcome:
     """Return the jobs that would run, where Snakemake has named bundles of them."""
-    jobs, folders = dict(outcome.jobs), set(outcome.folders)
-    valid = translation.reuse.valid
-    for rule in translation.rules:
-        found = [one for one in rule.bundles.values() if one.marker in folders]
-        if found:
-            inside = {rule.jobs[key].folder for one in found for key in one.jobs} - valid
-            folders = folders - {one.marker for one in found} | inside
-            jobs[rule.name] = len(inside)
-    return Outcome(jobs, frozenset(folders))
+    folders = set(outcome.folders)
+    for bundles in translation.written.bundles.values():
+        inside = {folder for marker in bundles.keys() & folders for folder in bundles[marker]}
+        folders = folders - bundles.keys() | inside
+    return Outcome(outcome.jobs, frozenset(folders))
 
 
 def as_text(outcome: Outcome, translation: Translation, *, each: bool = False) -> str:
@@ -139,13 +135,13 @@ def _reason(job: Job, translation: Translation) -> str:
         return reuse.reasons[job.folder]
     for path, how in reuse.deleted.items():
         if how != GONE and path.startswith(f"{job.folder}/"):
-            return f"its product {path.removeprefix(f'{job.folder}/')} {how}, and is needed"
-    return "a file that another job needs is gone"
+            return f"its product {path.removeprefix(f'{job.folder}/')} {how}, and a job needs it"
+    return "a file is missing that another job needs"
 
 
 def _kept(restored: int, adopted: int) -> str:
-    parts = [f"{restored} of an earlier edit" if restored else ""]
-    parts.append(f"{adopted} made of other jobs' products" if adopted else "")
+    parts = [f"{restored} restored from an earlier edit" if restored else ""]
+    parts.append(f"{adopted} took their results from other jobs" if adopted else "")
     text = ", ".join(part for part in parts if part)
     return f" ({text})" if text else ""
 

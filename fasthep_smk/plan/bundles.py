@@ -1,4 +1,4 @@
-"""Several partitions in one job: jobs are neither tiny nor many.
+"""Several jobs in one of Snakemake's: these are neither tiny nor many.
 
 A bundle is one job of Snakemake's that runs jobs of a rule one after the other, each with a folder,
 a record and a log of its own. How they are bundled is in no signature: what is done stays done when
@@ -62,7 +62,7 @@ def bundle(
         size, why = sizes.get(rule.name, (1, ""))
         if size > 1:
             rule.bundles = _bundles(rule, size, without)
-            rule.bundled = f"{size} partitions a job: {why}"
+            rule.bundled = f"{size} jobs a bundle: {why}"
 
 
 def _size(
@@ -73,7 +73,7 @@ def _size(
     at_once: int,
 ) -> tuple[int, str]:
     if wanted != "auto":
-        return wanted, "as asked for"
+        return wanted, "as requested"
     count = len(rule.jobs)
     fewest = min(_FEWEST, _FOR_EACH * at_once) if at_once > 1 else _FEWEST
     if count < 2 * fewest:
@@ -85,11 +85,11 @@ def _size(
         counts = [found for one in partitions if (found := events(one)) is not None]
         if len(counts) < count:
             return 1, ""
-        each, how = _BESIDES + median(counts) / _EVENTS_PER_SECOND, "by their events"
+        each, how = _BESIDES + median(counts) / _EVENTS_PER_SECOND, "by its events"
     shared = max(count // (_FOR_EACH * at_once), int(_TINY / each))
     size = min(int(_SECONDS / each), count // _FEWEST, shared)
     short = min(int(_SHORT / each), count // fewest)
-    return max(size, short, 1), f"each takes about {each:.2g} s, {how}"
+    return max(size, short, 1), f"a job takes about {each:.2g} s, {how}"
 
 
 def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:
@@ -111,7 +111,7 @@ def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:
         least = max(least + 1, int(least * 1.05))
     for name, (size, _) in list(sizes.items()):
         if size < least:
-            sizes[name] = (least, f"there would be {before} jobs")
+            sizes[name] = (least, f"else there would be {before} jobs")
 
 
 def _group(job: Job) -> tuple[str, bool]:

@@ -54,7 +54,10 @@ class Lines:
 
     def begin(self, tally: Tally) -> None:
         total = tally.total
-        parts = ", ".join(f"{item.total} x {rule}" for rule, item in tally.rules.items())
+        parts = ", ".join(
+            f"{item.total} x {rule}" + f" in {item.bundles} bundles" * bool(item.bundles)
+            for rule, item in tally.rules.items()
+        )
         self.say(f"{total} job{'s' if total != 1 else ''} to run: {parts}")
         self._said, self._time, self._tally = 0, self._clock(), tally
 

@@ -123,7 +123,8 @@ class Engine:
         screen = self.screen or display.screen(self.output, self.facts, quiet=settings.quiet)
         well = killed = False
         fate = sites.system(self.system).fate
-        reader = Reader(screen, name, functools.partial(_said_of, written.build, fate))
+        said_of = functools.partial(_said_of, written.build, fate)
+        reader = Reader(screen, name, said_of, written.bundles)
         try:
             with contextlib.ExitStack() as stack:
                 stack.callback(screen.close)
@@ -148,7 +149,7 @@ class Engine:
                 killed = status < 0
                 if settings.verbose:
                     for why in worker.reasons():
-                        reader.say(f"jobs that start a Python of their own: {why}")
+                        reader.say(f"jobs that start their own Python: {why}")
             well = status == 0
             if status != 0:
                 from fasthep_smk.run.what_failed import what_failed
@@ -234,7 +235,7 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
         environment(written.build, None),
         arguments=_arguments(written, "local", None, ["--dry-run", *extra]),
     )
-    reader = Reader(None)
+    reader = Reader(None, bundles=written.bundles)
     status = snakemake.follow(reader)
     if status != 0:
         from fasthep_smk.run.what_failed import refusal
@@ -301,7 +302,7 @@ def _let_jobs_end(folder: Path, reader: Reader, *, until: Callable[[], bool]) ->
     ):
         if not told:
             jobs = "a job" if len(left) == 1 else f"{len(left)} jobs"
-            reader.say(f"Snakemake has ended before {jobs} under way: what they finish counts")
+            reader.say(f"Snakemake has ended: waiting for {jobs} under way")
         told = True
         time.sleep(0.2)
 

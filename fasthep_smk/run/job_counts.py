@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from fasthep_smk.storage.jobs import memory_of
 
 if TYPE_CHECKING:
     from fasthep_smk.plan.rules import Rule
+    from fasthep_smk.translate.bundles import Bundles
     from fasthep_smk.translate.profile import Placement
 
 __all__ = ["Facts", "RuleTally", "Tally", "facts"]
@@ -53,10 +55,12 @@ class Facts:
 class RuleTally:
     """The jobs of one rule. ``seconds`` is what its finished jobs took together.
 
+    ``bundles`` is how many bundles they are in, 0 for none: one of these runs a job at a time.
     ``memory`` is the most that one of them held, in bytes; who shows it looks for it.
     """
 
     total: int
+    bundles: int = 0
     running: int = 0
     done: int = 0
     failed: int = 0
@@ -118,6 +122,7 @@ class Tally:
     def __init__(self, facts: Facts, clock: Callable[[], float] = time.monotonic) -> None:
         self.facts = facts
         self.rules: dict[str, RuleTally] = {}
+        self._bundles: Bundles = {}
         self._clock = clock
         self._began = clock()
         self._started: dict[str, _Started] = {}
@@ -128,9 +133,12 @@ class Tally:
         #: When jobs have ended since the last one started.
         self._free: list[float] = []
 
-    def begin(self, jobs: Mapping[str, int]) -> None:
-        """Start anew with a number of jobs of each rule."""
-        self.rules = {rule: RuleTally(count) for rule, count in jobs.items()}
+    def begin(self, jobs: Mapping[str, int], bundles: Bundles) -> None:
+        """Start anew with a number of Snakemake's jobs of each rule; some are ``bundles``."""
+        self.rules, self._bundles = {}, bundles
+        for rule, count in jobs.items():
+            more = sum(len(folders) - 1 for folders in bundles.get(rule, {}).values())
+            self.rules[rule] = RuleTally(count + more, count if rule in bundles else 0)
         self._began = self._clock()
         self._started, self._failed, self.ended, self._free = {}, {}, [], []
 
@@ -145,21 +153,20 @@ class Tally:
         self._started[number] = _Started(rule, folder, now)
         self._free = self._free[1:]
 
-    def finished(self, number: str) -> bool:
-        """Count a job as done; ``False`` if it does not count."""
+    def finished(self, number: str) -> None:
+        """Count a job as done, or all jobs of a bundle."""
         job, now = self._started.pop(number, None), self._clock()
         if job is None:
-            return False
+            return
         tally = self.rules[job.rule]
         tally.running -= 1
-        tally.done += 1
+        tally.done += len(self._bundles.get(job.rule, {}).get(job.folder, [job.folder]))
         tally.last = now
         tally.seconds += now - job.time
         tally.events += self.facts.events.get(job.folder, 0)
         self.latest = _place(job)
         self.ended.append((job.rule, job.folder))
         self._free.append(now)
-        return True
 
     def stop(self) -> None:
         """Take in that the user has stopped the run: what ends with it has not failed."""
@@ -219,10 +226,11 @@ class Tally:
         """
         if self.is_stopped or self.elapsed < _SECONDS_FOR_ESTIMATE:
             return None
-        rules = {
-            rule: Pace(item.done, item.seconds, item.waiting) for rule, item in self.rules.items()
-        }
-        now = self._clock()
+        now, done = self._clock(), Counter(rule for rule, _ in self.ended)
+        rules = {}
+        for rule, item in self.rules.items():
+            left = (item.bundles or item.total) - done[rule] - item.running - item.failed
+            rules[rule] = Pace(done[rule], item.seconds, max(left, 0))
         running = [(job.rule, now - job.time) for job in list(self._started.values())]
         ended = sum(now - one < _JUST_NOW for one in self._free)
         return seconds_left(rules, running, ended=ended)

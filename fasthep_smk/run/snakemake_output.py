@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from textwrap import shorten
+from typing import TYPE_CHECKING
 
 from fasthep_smk.executors import job_events
 from fasthep_smk.executors.job_events import Event
@@ -22,6 +23,9 @@ from fasthep_smk.storage import layout
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.units import format_duration
+
+if TYPE_CHECKING:
+    from fasthep_smk.translate.bundles import Bundles
 
 __all__ = ["Progress", "Reader"]
 
@@ -52,7 +56,11 @@ class Reader:
     """Follows one process of Snakemake: its events, and the lines that it prints."""
 
     def __init__(
-        self, screen: Screen | None, run: str = "", why: Callable[[str], str] = lambda _: ""
+        self,
+        screen: Screen | None,
+        run: str = "",
+        why: Callable[[str], str] = lambda _: "",
+        bundles: Bundles | None = None,
     ) -> None:
         """Begin; ``why`` returns what the job of a log has said of its failure."""
         self.jobs: dict[str, int] = {}
@@ -65,14 +73,13 @@ class Reader:
         #: What Snakemake says of failed jobs, by their logs.
         self.messages: dict[str, str] = {}
         self.tally = Tally(screen.facts if screen else Facts())
-        self.done = 0
         self.run = run
         self.last = time.monotonic()
         #: Whether Snakemake, or a shell of it, met a full disk.
         self.disk_full = False
         #: Whether another Snakemake works on the folder.
         self.locked_out = False
-        self._screen, self._why = screen, why
+        self._screen, self._why, self._bundles = screen, why, bundles or {}
         #: By the numbers of jobs that failed as one batch job: what that captured.
         self._group_logs: dict[str, str] = {}
         #: The rule and the pool of jobs that have gone to their fallback, by their numbers.
@@ -100,7 +107,7 @@ class Reader:
         """Return how far the run is."""
         rules = self.tally.rules
         running = {rule: item.running for rule, item in rules.items() if item.running}
-        left = sum(self.jobs.values()) - self.done - sum(running.values())
+        left = self.tally.total - self.tally.done - sum(running.values())
         moved = Counter(where for one, where in self._moved.items() if self.tally.is_running(one))
         return Progress(running, max(left, 0), self.run, time.monotonic() - self.last, moved)
 
@@ -120,8 +127,9 @@ class Reader:
 
     def _planned(self, event: job_events.JobsPlanned) -> None:
         # "all" is a job of Snakemake's, not one of ours.
-        self.jobs = {rule: count for rule, count in event.rules.items() if rule != _ALL}
-        self.tally.begin(self.jobs)
+        planned = {rule: count for rule, count in event.rules.items() if rule != _ALL}
+        self.tally.begin(planned, self._bundles)
+        self.jobs = {rule: item.total for rule, item in self.tally.rules.items()}
         if self._screen is not None:
             self._screen.begin(self.tally)
 
@@ -134,8 +142,7 @@ class Reader:
         self.failed_logs.pop(self._group_logs.pop(event.number, ""), None)
 
     def _finished(self, event: job_events.JobFinished) -> None:
-        if self.tally.finished(event.number):
-            self.done += 1
+        self.tally.finished(event.number)
         self.last = time.monotonic()
 
     def _failed(self, event: job_events.JobFailed) -> None:
@@ -170,14 +177,14 @@ class Reader:
 
     def _progressed(self, event: job_events.Progressed) -> None:
         if event.done < event.total and self._screen is not None:
-            self._screen.step(event.done, event.total - 1)
+            self._screen.step(self.tally.done, self.tally.total)
 
     def _went_elsewhere(self, event: job_events.Moved) -> None:
         self._moved |= dict.fromkeys(event.numbers, (event.rule, event.to))
         count = len(event.numbers)
         one = " ".join(["job", event.rule, *event.places[:1]]).strip()
         jobs = one if count == 1 else f"{count} jobs of {event.rule}"
-        waited = f"waited {format_duration(event.waited)} for" if event.waited else "not taken by"
+        waited = f"waited {format_duration(event.waited)} for" if event.waited else "refused by"
         self.say(f"{jobs} {waited} pool {event.pool}: now in pool {event.to}")
 
     def _problem(self, event: job_events.Problem) -> None:

@@ -70,7 +70,7 @@ def what_failed(
         title = f"Snakemake ended with status {status} (log: {log}):"
         return RunFailed("\n".join([title, *tail]))
     fate = functools.cache(lambda job: masked(system.fate(job) or "") or None)
-    title = f"{count} job{'s' if count != 1 else ''} failed; what finished is kept:"
+    title = f"{count} job{'s' if count != 1 else ''} failed; finished jobs are kept:"
     shown = [
         message(
             item,
@@ -101,7 +101,7 @@ def what_failed(
         str(failures.log_of(item)): failures.in_short(item, fate if place < _SHOWN else None)
         for place, item in enumerate(failed)
     }
-    return JobsFailed(text, {**reasons, **heard}, reader.done)
+    return JobsFailed(text, {**reasons, **heard}, reader.tally.done)
 
 
 def _link_logs(build: Path, logs: Iterable[str]) -> None:
@@ -217,7 +217,7 @@ def _moved_away(paths: list[str]) -> str:
     """Return which files were there when the run began, and were not when a job needed them."""
     return "\n".join(
         [
-            "input files were moved or deleted while the run went on; what finished is kept:",
+            "input files were moved or deleted during the run; finished jobs are kept:",
             *(f"    {path}" for path in paths[:_SHOWN]),
             *([f"    ... and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else []),
             "    hint: put them back, then run the same command again",
@@ -241,8 +241,8 @@ def _killed(status: int, failed: list[failures.Failure], log: Path) -> list[str]
     ended = sum(item.kind == "killed" for item in failed)
     jobs = "a job" if ended == 1 else f"{ended} jobs"
     return [
-        f"Snakemake was ended by {in_words(status)}: what finished is kept, and the same command "
-        "goes on",
-        *([f"    jobs:    {jobs} under way ended with it, and will run again"] if ended else []),
+        f"Snakemake was ended by {in_words(status)}: finished jobs are kept, run the same command "
+        "again to continue",
+        *([f"    jobs:    {jobs} will run again"] if ended else []),
         f"    log:     {log}",
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fasthep_smk.plan.rules import Bundle, Rule
@@ -13,28 +13,38 @@ from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util import files
 from fasthep_smk.util.files import digest_of
 
-__all__ = ["mark", "signature_of"]
+__all__ = ["Bundles", "mark", "signature_of"]
+
+#: The folders of jobs that are to run, by their rule and the marker of their bundle.
+Bundles = Mapping[str, Mapping[str, Sequence[str]]]
 
 
-def mark(rules: Iterable[Rule], waits: Waits, build: Path) -> None:
+def mark(rules: Iterable[Rule], waits: Waits, build: Path) -> Bundles:
     """Let the markers agree with the jobs: Snakemake runs the bundles that have none.
+
+    Return those that are to run.
 
     A finished job whose files are needed again and were deleted loses its record: its bundle would
     pass it over.
     """
     valid: set[Path] = set()
+    to_run: dict[str, dict[str, list[str]]] = {}
     for rule in rules:
         for one in rule.bundles.values():
-            left = [key for key in one.jobs if rule.jobs[key].folder in waits.unfinished]
-            for key in left:
-                (build / rule.jobs[key].folder / RECORD).unlink(missing_ok=True)
-            if not left:
+            folders = (rule.jobs[key].folder for key in one.jobs)
+            left = [folder for folder in folders if folder in waits.unfinished]
+            for folder in left:
+                (build / folder / RECORD).unlink(missing_ok=True)
+            if left:
+                to_run.setdefault(rule.name, {})[one.marker] = left
+            else:
                 marker = build / one.marker
                 files.write_text(marker, marker_text(signature_of(rule, one)))
                 valid.add(marker)
     for path in (build / layout.BUNDLES).rglob("*.json"):
         if path not in valid:
             path.unlink()
+    return to_run
 
 
 def signature_of(rule: Rule, one: Bundle) -> str:

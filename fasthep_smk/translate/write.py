@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,11 +60,12 @@ CLIENT = Path(__file__).parents[1] / "worker" / "fork_client.py"
 
 @dataclass(frozen=True)
 class Written:
-    """Where a translation went."""
+    """Where a translation went, and which bundles are to run."""
 
     build: Path
     snakefile: Path
     profile: Path
+    bundles: bundles.Bundles = field(default_factory=dict)
 
     @classmethod
     def below(cls, build: Path) -> Written:
@@ -107,7 +108,7 @@ def write(contents: Contents) -> Written:
         target = build / layout.plan(variation.label)
         files.write_text(target, plan_files.slim_text(variation.graph.plan))
     waits = Waits(rules, contents.reuse)
-    bundles.mark(rules, waits, build)
+    to_run = bundles.mark(rules, waits, build)
     texts = task_tables.table_texts(
         rules,
         root=root,
@@ -130,7 +131,7 @@ def write(contents: Contents) -> Written:
     files.write_text(build / layout.WORKER, worker_script(rules), executable=True)
     if not placement.transfers:
         (build / layout.TRANSFER).unlink(missing_ok=True)
-    written = Written.below(build)
+    written = replace(Written.below(build), bundles=to_run)
     files.write_text(build / layout.RESULTS, result_rules.RULES)
     files.write_text(
         build / layout.HOW_TO_ASK, result_rules.how_to_ask(root, workflow, contents.settings)
@@ -232,7 +233,7 @@ def refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None
     found = sorted({str(one) for one in folders if _NOT_BOUND & set(str(one))})
     if found:
         raise Findings.one(
-            "a container cannot be shown this folder",
+            "this folder cannot be mounted in a container",
             file=environment.file,
             key="environment.type",
             value=as_yaml(found[0]),

@@ -1,4 +1,4 @@
-"""Several partitions in one job: the same results; each is done, fails and counts alone."""
+"""Several jobs in a bundle: the same results; each is done, fails and counts alone."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_same_results_as_one_partition_a_job(moody: Path, smk: Run, granular
     said = succeed(smk, moody, "--granularity", granularity)
     assert tries(moody) == Counter([*DATA, *DY])
     if granularity == "auto":
-        assert "4 jobs to run: 3 x stages_Moody_to_Met, 1 x finish" in said
+        assert "10 jobs to run: 9 x stages_Moody_to_Met in 3 bundles, 1 x finish" in said
     options = ("--bundle", "1", "--granularity", granularity, "--outdir", "reference")
     succeed(smk, moody, *options)
     assert compare_builds(moody / "reference", moody / "build") == []
@@ -171,7 +171,7 @@ def test_one_lost_or_damaged_partition_runs_alone(moody: Path, smk: Run, snakema
     assert "1 x stage_Moody" in said
     # Other rules take over what these have made: a forecast counts what would run of either.
     others = smk("workflow.yaml", *OPTIONS, "-n", cwd=moody).stdout
-    assert "made of other jobs' products" in others
+    assert "took their results from other jobs" in others
     for text, granularity in ((said, "stage"), (others, "auto")):
         options = (*OPTIONS, "--granularity", granularity, "--json")
         ahead = json.loads(smk("forecast", "workflow.yaml", *options, cwd=moody).stdout)

@@ -84,7 +84,7 @@ def test_a_run_is_reported_from_its_plan_to_its_end(tmp_path: Path, prestarted: 
     }
     assert len(reader.of(JobFinished)) == 3
     assert reader.of(Progressed) == [Progressed(1, 3), Progressed(2, 3), Progressed(3, 3)]
-    assert (reader.done, sorted(reader.folders)) == (2, ["first", "second"])
+    assert (reader.tally.done, sorted(reader.folders)) == (2, ["first", "second"])
 
 
 def test_a_job_that_is_tried_again_is_said_as_text(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_job_that_is_tried_again_is_said_as_text(tmp_path: Path) -> None:
     assert status == 0
     assert [one.logs for one in reader.of(JobFailed)] == [["second.log"]]  # type: ignore[union-attr]
     assert len(reader.of(JobRetried)) == 1
-    assert (reader.done, reader.failed_logs) == (2, {})
+    assert (reader.tally.done, reader.failed_logs) == (2, {})
 
 
 def test_a_job_that_fails_is_known_by_its_log(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_logger_of_the_users_own_gets_the_events_and_disturbs_nothing(
     )
     monkeypatch.setenv("PYTHONPATH", str(plugin.parent))
     status, reader = run(tmp_path, WELL, *option)
-    assert (status, reader.done) == (0, 2)
+    assert (status, reader.tally.done) == (0, 2)
     assert "run_info" in (tmp_path / "seen").read_text()
 
 

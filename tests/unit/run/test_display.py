@@ -93,6 +93,26 @@ def test_few_jobs_have_a_line_each() -> None:
     ]
 
 
+def test_each_job_of_a_bundle_counts() -> None:
+    """As it does for ``check``, ``status`` and the report."""
+    markers = [f"smk/bundles/stage_A/dy/bundle_{number}.json" for number in range(2)]
+    bundles = {"stage_A": {markers[0]: ["a", "b", "c"], markers[1]: ["d"]}}
+    clock, stream = Clock(), io.StringIO()
+    reader = Reader(Lines(stream, clock), bundles=bundles)
+    follow(reader, table(stage_A=2, finish=1))
+    for number, marker in enumerate(markers):
+        follow(reader, [JobStarted(str(number), "stage_A", [marker])])
+    item = reader.tally.rules["stage_A"]
+    assert (item.running, item.waiting, reader.progress().left) == (2, 2, 3)
+    follow(reader, [*finished(0, 1, 3), *finished(1, 2, 3)])
+    assert stream.getvalue().splitlines() == [
+        "5 jobs to run: 4 x stage_A in 2 bundles, 1 x finish",
+        "[3/5] jobs done, 0:00 so far: stage_A dy/bundle_0",
+        "[4/5] jobs done, 0:00 so far: stage_A dy/bundle_1",
+    ]
+    assert (reader.tally.done, reader.jobs) == (4, {"stage_A": 4, "finish": 1})
+
+
 def test_many_jobs_have_a_line_for_each_twentieth() -> None:
     said = shown_as_lines(many(2999), Clock())
     wanted = [f"[{number}/3000] jobs done" for number in range(150, 3001, 150)]
@@ -121,7 +141,7 @@ def test_quiet_shows_problems_only() -> None:
 
 def tally_of(clock: Clock) -> Tally:
     tally = Tally(FACTS, clock)
-    tally.begin({"stage_A": 4, "finish": 1})
+    tally.begin({"stage_A": 4, "finish": 1}, {})
     return tally
 
 
@@ -285,7 +305,7 @@ def test_a_screen_shows_what_it_has_room_for(size: tuple[int, int], tmp_path: Pa
         (tmp_path / folders[number] / "record.json").write_text(json.dumps(used, indent=1))
     reads = {folder: ("dy", f"root://host//a/events_{n}.root") for n, folder in folders.items()}
     tally = Tally(replace(FACTS, reads=reads, build=tmp_path), clock)
-    tally.begin({"stage_A": 4, "finish": 1})
+    tally.begin({"stage_A": 4, "finish": 1}, {})
     screen = bars(size[0], height=size[1])
     screen.facts = tally.facts
     screen.begin(tally)
