@@ -135,10 +135,16 @@ class _Comparison:
             missing = self._adopt(missing)
             new = {folder: self.valid[folder] for folder in self.valid.keys() - kept.keys()}
             self._remove_damaged_products(new)
-        known = ledger.read(self.build)
+        known = ledger.write(self.build, self.rules, ledger.read(self.build))
+        told = None
+        if missing and (self.unusable or self.changed or self.before or self.store.superseded):
+            from fasthep_smk.reuse.reasons import Reasons  # no job of a first run has another
+
+            said, before = {**self.changed, **self.unusable}, self.before
+            told = Reasons(self.rules, self.store, self.checks, known, before, self.valid, said)
         for rule, job in missing:
-            self.result.reasons[job.folder] = self._reason(rule, job, known)
-        ledger.write(self.build, self.rules, known)
+            why = told.of(rule, job) if told else None
+            self.result.reasons[job.folder] = why or "it has not run yet"
         self.result.valid = frozenset(self.valid)
         return self.result
 
@@ -153,7 +159,7 @@ class _Comparison:
             path = self.build / job.folder / RECORD
             if record is None:
                 if os.path.lexists(path):
-                    self.unusable[job.folder] = "its record is damaged, or of another version"
+                    self.unusable[job.folder] = "its record is damaged or of another version"
                     self.result.unreadable.append(path)
                     path.unlink()
             elif record["signature"] != job.signature:
@@ -214,7 +220,7 @@ class _Comparison:
         if edited and kept is not None:
             said = damage.said(edited).removeprefix("its ")
             self.result.damaged.append(
-                f"{said}: made again; what was there is kept in {kept.relative_to(self.build)}"
+                f"{said}: made again; the damaged files are kept in {kept.relative_to(self.build)}"
             )
 
     def _remove_damaged_products(self, records: Mapping[str, Record]) -> None:
@@ -281,20 +287,3 @@ class _Comparison:
                     self.result.parts[job.folder] = part
             left.append((rule, job))
         return left
-
-    def _reason(self, rule: Rule, job: Job, known: ledger.Ledger) -> str:
-        if job.folder in self.unusable:
-            return self.unusable[job.folder]
-        if job.folder in self.changed:
-            return self.changed[job.folder]
-        before = self.before.get(job.folder) or self.store.latest(job)
-        if before is None:
-            return "it has not run yet"
-        if before["signature"] == job.signature:
-            # An earlier call has put it away, and has run nothing.
-            change = self.checks.change(before) or self.store.damage(before)
-            if change is not None:
-                return change
-        from fasthep_smk.reuse.reasons import reason  # no job of a first run has another
-
-        return reason(rule, job, before, known, self.valid)

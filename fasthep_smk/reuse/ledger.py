@@ -56,8 +56,8 @@ def read(build: Path) -> Ledger:
         return Ledger()
 
 
-def write(build: Path, rules: Iterable[Rule], known: Ledger) -> None:
-    """Add what the digests of a translation stand for."""
+def write(build: Path, rules: Iterable[Rule], known: Ledger) -> Ledger:
+    """Add what the digests of a translation stand for; return it with all that was known."""
     now: JsonObject = {}
     for rule in rules:
         for nodes in rule.nodes.values():
@@ -71,6 +71,7 @@ def write(build: Path, rules: Iterable[Rule], known: Ledger) -> None:
     merged = {digest: item for digest, item in known.found.items() if digest not in now}
     kept = dict(list(merged.items())[-max(_MOST - len(now), 0) :]) if len(now) < _MOST else {}
     files.write_text(build / layout.LEDGER, files.seal({**kept, **now}, indent=None))
+    return Ledger({**merged, **now})
 
 
 def described(item: NodeSignature) -> NodeContent:

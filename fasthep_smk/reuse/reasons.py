@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 from fasthep_smk.flow.context_use import SIGHTS
@@ -11,11 +14,74 @@ from fasthep_smk.flow.records import Sight
 from fasthep_smk.plan.rules import Job, Rule, made_of
 from fasthep_smk.plan.signatures import ASKED
 from fasthep_smk.reuse.ledger import Ledger, NodeContent, described
+from fasthep_smk.reuse.store import Store
+from fasthep_smk.storage.observed import Checks
 from fasthep_smk.storage.record import MadeOf, Record
 from fasthep_smk.storage.task_table import OriginFacts
 from fasthep_smk.util.documents import JsonObject, YamlMapping
 
-__all__ = ["reason"]
+__all__ = ["Reasons", "Renamed", "reason"]
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """Says why jobs have to run: what is known, in ``store``, of those that have run ``before``.
+
+    ``told`` are reasons that are known already; these and ``before`` are by the jobs' folders.
+    """
+
+    rules: Sequence[Rule]
+    store: Store
+    checks: Checks
+    known: Ledger
+    before: Mapping[str, Record]
+    valid: Mapping[str, object]
+    told: Mapping[str, str]
+
+    def of(self, rule: Rule, job: Job) -> str | None:
+        """Return why a job has to run; ``None``: it has not run yet."""
+        if job.folder in self.told:
+            return self.told[job.folder]
+        before = self.before.get(job.folder) or self.store.latest(job)
+        before = before or self._renamed.record(rule, job)
+        if before is None:
+            return None
+        if before["signature"] == job.signature:
+            # An earlier call has put it away, and has run nothing.
+            change = self.checks.change(before) or self.store.damage(before)
+            if change is not None:
+                return change
+        return reason(rule, job, before, self.known, self.valid)
+
+    @cached_property
+    def _renamed(self) -> Renamed:
+        return Renamed(self.store.superseded, self.rules, self.known)
+
+
+class Renamed:
+    """Finds what a job was before: its rule has another name if its stages have."""
+
+    def __init__(
+        self, superseded: Iterable[tuple[Path, Record]], rules: Iterable[Rule], known: Ledger
+    ) -> None:
+        names = {rule.name for rule in rules}
+        self._known = known
+        self._records: dict[str, list[Record]] = {}
+        for _, record in superseded:
+            if record["rule"] not in names:
+                self._records.setdefault(record["key"], []).append(record)
+
+    def record(self, rule: Rule, job: Job) -> Record | None:
+        """Return the last record that has most nodes of a job; ``None`` if none has any."""
+
+        def shared(record: Record) -> int:
+            then = record["made_of"]["nodes"]
+            old = {node: self._known.node(then[node][0]) for node in then}
+            return len(now.keys() & old.keys()) + len([*_renames(old, now)])
+
+        now = _described(rule, job)
+        best = max(reversed(self._records.get(job.key, [])), key=shared, default=None)
+        return best if best is not None and shared(best) else None
 
 
 def reason(rule: Rule, job: Job, before: Record, known: Ledger, valid: Mapping[str, object]) -> str:
@@ -26,7 +92,7 @@ def reason(rule: Rule, job: Job, before: Record, known: Ledger, valid: Mapping[s
     """
     then, now = before["made_of"], made_of(rule, job)
     if before["signature"] == job.signature:
-        return "its earlier results are gone"
+        return "its earlier results are missing"
     for text in (
         *_nodes(rule, job, then, known),
         *_origin(then.get("origin"), now["origin"], job, known, _who_sees(rule, job)),
@@ -34,39 +100,54 @@ def reason(rule: Rule, job: Job, before: Record, known: Ledger, valid: Mapping[s
     ):
         return text
     if job.measured:
-        return f"it is to be measured: {', '.join(job.measured)}"
-    return "its output columns have changed" if job.origin else "what it sums up has changed"
+        return f"it is measured now: {', '.join(job.measured)}"
+    return "its output columns have changed" if job.origin else "what it merges has changed"
 
 
 def _nodes(rule: Rule, job: Job, then: MadeOf, known: Ledger) -> Iterator[str]:
-    """Say which node differs, and how: what it does itself before what comes before it."""
-    signatures = rule.nodes.get(job.signed_as, {})
-    now = {node: described(signatures[node]) for node in job.nodes}
+    """Say which node has another name or differs, and how, or else which node before it."""
+    signatures, now = rule.nodes.get(job.signed_as, {}), _described(rule, job)
+    old = {node: known.node(digest) for node, (digest, _) in then["nodes"].items()}
+    for was, node in _renames(old, now):
+        yield f"{_short(was)} is called {_short(node)} now"
     differ = [
         node
         for node in job.nodes
-        if node in then["nodes"] and then["nodes"][node][0] != signatures[node].digest
+        if node in old and then["nodes"][node][0] != signatures[node].digest
     ]
     for node in differ:
-        old = known.node(then["nodes"][node][0])
-        if old is not None:
-            yield from _node(node, old, now[node], known, set())
-    added = [node for node in job.nodes if node not in then["nodes"]]
-    removed = [node for node in then["nodes"] if node not in job.nodes]
+        if (content := old[node]) is not None:
+            for ref, text in _node(node, content, now[node], known, set()):
+                yield text if ref == node else f"its input changed: {text}"
+    added = [node for node in job.nodes if node not in old]
+    removed = [node for node in old if node not in now]
     for nodes, word in ((added, "new here"), (removed, "no longer here")):
         if nodes:
             yield f"{', '.join(_short(node) for node in nodes[:3])}: {word}"
     if differ:
-        old = known.node(then["nodes"][differ[0]][0])
-        same = old is not None and old.content == now[differ[0]].content
-        what = "what it reads comes from another" if same else "it is another"
-        yield f"{_short(differ[0])}: {what} operation than before"
+        yield f"{_short(differ[0])} or its input changed"
+
+
+def _described(rule: Rule, job: Job) -> dict[str, NodeContent]:
+    signatures = rule.nodes.get(job.signed_as, {})
+    return {node: described(signatures[node]) for node in job.nodes}
+
+
+def _renames(
+    old: Mapping[str, NodeContent | None], now: Mapping[str, NodeContent]
+) -> Iterator[tuple[str, str]]:
+    """Yield the nodes that only have another name, with the earlier one first."""
+    gone = {node: item for node, item in old.items() if node not in now and item is not None}
+    for node, item in now.items():
+        for was in gone if node not in old else ():
+            if {**gone[was].content, "id": node} == item.content:
+                yield was, node
 
 
 def _node(
     node: str, old: NodeContent, now: NodeContent, known: Ledger, seen: set[str]
-) -> Iterator[str]:
-    """Say how a node differs, or else one of those before it."""
+) -> Iterator[tuple[str, str]]:
+    """Yield a node that differs, and how: this one, or else those before it."""
     if node in seen:
         return
     seen.add(node)
@@ -74,15 +155,19 @@ def _node(
     if changes:
         more = f" (and {len(changes) - 2} more)" if len(changes) > 2 else ""
         impl = now.content.get("impl")
-        yield f"{impl} {_short(node)}: {'; '.join(changes[:2])}{more}"
+        yield node, f"{impl} {_short(node)}: {'; '.join(changes[:2])}{more}"
         return
     if [item[:2] for item in old.upstream] != [item[:2] for item in now.upstream]:
         names = [", ".join(_short(one[1]) for one in item.upstream) for item in (old, now)]
-        yield f"{_short(node)}: it reads {names[1]} instead of {names[0]}"
+        yield node, f"{_short(node)}: it reads {names[1]} instead of {names[0]}"
         return
     for (_, ref, was), (_, _, digest) in zip(old.upstream, now.upstream, strict=True):
         before, after = known.node(was), known.node(digest)
-        if was != digest and before is not None and after is not None:
+        if was == digest:
+            continue
+        if before is None or after is None:
+            yield ref, _short(ref)
+        else:
             yield from _node(ref, before, after, known, seen)
 
 
@@ -91,7 +176,7 @@ def _content(old: JsonObject, now: JsonObject) -> Iterator[str]:
         yield from _implementation(str(old.get("implementation")), str(now.get("implementation")))
     for name in now:
         if name == ASKED and old.get(name) != now[name]:
-            yield "you have asked for it (--rerun)"
+            yield "requested by --rerun"
         elif name != "implementation":
             yield from _differences(name, old.get(name), now[name])
 
@@ -107,7 +192,7 @@ def _implementation(old: str, now: str) -> Iterator[str]:
             continue
         if kind == "file":
             what = "is gone" if not is_now else "has changed" if was else "is new"
-            yield f"{rest}, which it names, {what}"
+            yield f"the file {rest} {what}"
         elif not was or not is_now:
             yield f"{module}: {'new' if is_now else 'gone'}"
         elif kind == "import" and not _DIGEST.fullmatch(is_now):
@@ -133,12 +218,32 @@ def _differences(path: str, old: object, now: object) -> Iterator[str]:
         for name in dict.fromkeys([*old, *now]):
             yield from _differences(f"{path}.{name}", old.get(name), now.get(name))
         if old.keys() == now.keys() and list(old) != list(now):
-            yield f"{path}: another order of keys"
+            yield f"{path}: the order of keys has changed"
     elif isinstance(old, list) and isinstance(now, list) and len(old) == len(now):
         for number, (one, other) in enumerate(zip(old, now, strict=True)):
-            yield from _differences(f"{path}[{number}]", one, other)
+            yield from _differences(f"{path}[{_name_of(other, number)!r}]", one, other)
+    elif names := _came_and_went(_names(old), _names(now)):
+        yield f"{path}: {names}"
     elif old != now:
         yield f"{path} {_value(old)} → {_value(now)}"
+
+
+def _name_of(item: object, otherwise: object = None) -> object:
+    """Return what names an item of a list; its number counts what FAST-HEP has added, too."""
+    name = item.get("name") if isinstance(item, dict) else None
+    return name if isinstance(name, str) else otherwise
+
+
+def _names(items: object) -> list[str]:
+    """Return the names of the items of a list, if all have one."""
+    names = [_name_of(item) for item in items] if isinstance(items, list) else []
+    return [] if None in names else [str(name) for name in names]
+
+
+def _came_and_went(old: Iterable[str], now: Iterable[str]) -> str:
+    was, new = set(old), set(now)
+    changed = [f"+ {item}" for item in sorted(new - was)]
+    return ", ".join(changed + [f"- {item}" for item in sorted(was - new)])
 
 
 def _value(value: object) -> str:
@@ -173,21 +278,21 @@ def _origin(
     if old["context"] != now["context"]:
         was, new = known.context(old["context"]), contexts.get(now["context"])
         shown = "; ".join(_changes(was, new))
-        yield shown or "what its operations see of the dataset and the globals has changed"
+        yield shown or "the dataset's metadata or the globals have changed"
     if old["branches"] != now["branches"]:
-        yield "other branches are read"
+        yield "it reads other branches"
     for sight, node in who.items():
         if old["seen"].get(sight) == now["seen"][sight]:
             continue
         if sight == "dataset":
-            yield f"its dataset's files or number of events, which {node} may see, have changed"
+            yield f"{node} depends on its dataset's files or number of events, which have changed"
         elif sight == "place":
-            yield f"its partition has another name or range, which {node} may see"
+            yield f"{node} depends on the name or range of its partition, which has changed"
         elif sight == "run" and old["before"] != now["before"]:
             yield "what runs before the partitions has changed"
         else:
             what = _datasets(known.context(old["run"]), contexts.get(now["run"]))
-            yield f"the run's datasets, which {node} may see: {what}"
+            yield f"{node} depends on the list of datasets: {what}"
 
 
 def _changes(was: object, new: object) -> list[str]:
@@ -199,11 +304,9 @@ def _changes(was: object, new: object) -> list[str]:
 def _datasets(was: YamlMapping | None, new: YamlMapping | None) -> str:
     """Return which datasets came and went, or else how one of them changed."""
     if not was or not new:
-        return "others than before"
-    names = [set(one.get("datasets") or ()) for one in (was, new)]
-    changed = [f"+ {item}" for item in sorted(names[1] - names[0])]
-    changed += [f"- {item}" for item in sorted(names[0] - names[1])]
-    return ", ".join(changed) or "; ".join(_changes(was, new)) or "another order"
+        return "changed"
+    changed = _came_and_went(*(one.get("datasets") or () for one in (was, new)))
+    return changed or "; ".join(_changes(was, new)) or "in another order"
 
 
 def _files(old: list[str], now: list[str]) -> Iterator[str]:
@@ -218,11 +321,11 @@ def _files(old: list[str], now: list[str]) -> Iterator[str]:
             if both and facts[0] != before[path][0]:
                 yield f"input {path} changed size ({before[path][0]} → {facts[0]} bytes)"
             elif both and facts[1] != before[path][1]:
-                yield f"input {path} was written to (another modification time)"
+                yield f"input {path} was modified (its modification time changed)"
             elif both:
-                yield f"input {path} has other first bytes than known, with its size and time"
+                yield f"input {path} has changed: same size and time, but other first bytes"
             else:
-                yield f"input {path} has another content, or another --identity was asked for"
+                yield f"input {path} or the option --identity has changed"
     if len(old) != len(now):
         yield "the list of input files has changed"
 
@@ -239,7 +342,7 @@ def _reads(old: list[str], now: list[str], job: Job, valid: Mapping[str, object]
     removed = [folder for folder in old if folder not in now]
     again = [folder for folder in now if folder in old and folder not in valid]
     if job.origin is None and again:
-        yield f"{len(again)} of the {len(now)} jobs that it reads run again"
+        yield f"{len(again)} of the {len(now)} jobs whose results it reads run again"
     if job.origin is None and (added or removed):
         yield f"it reads other jobs than before ({len(added)} new, {len(removed)} gone)"
 

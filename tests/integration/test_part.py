@@ -144,7 +144,7 @@ def test_one_changed_histogram_runs_alone(project: Path, smk: Run, scratch: Scra
     assert len(before) == 3
     (project / "workflow.yaml").write_text(REBINNED)
     said = smk("why", "workflow.yaml", cwd=project).stdout
-    assert "hep.hist Vertices: params.axes[0].bins.nbins 10 → 25" in said
+    assert "hep.hist Vertices: params.axes['x'].bins.nbins 10 → 25" in said
     run(smk, project, REBINNED)
     assert ran(project) == {key: ["stage.Vertices"] for key in JOBS}
     assert {path: path.stat().st_ino for path in cached(project)} == before  # shared, not copied

@@ -141,3 +141,24 @@ def test_reports_of_a_variation_do_not_replace_those_of_the_nominal_plan(
     nominal = json.loads((analysis / "build/reports" / name).read_text())
     other = json.loads((analysis / "build/reports/other" / name).read_text())
     assert nominal["metadata"]["file"] != other["metadata"]["file"]
+
+
+def test_why_names_the_stage_and_the_parameter_that_changed(analysis: Path, smk: Run) -> None:
+    by_stage, workflow = ("workflow.yaml", "--granularity", "stage"), analysis / "workflow.yaml"
+    assert smk(*by_stage, "-j", "2", cwd=analysis).returncode == 0
+    before = workflow.read_text()
+
+    def why(old: str, new: str) -> dict[str, str]:
+        workflow.write_text(before.replace(old, new))
+        said = smk("why", *by_stage, "--json", cwd=analysis).stdout
+        return {one["rule"]: one["reason"] for one in json.loads(said)["to_run"]}
+
+    change = "hep.define Vars: params.variables['met'].expr"
+    said = why("MET_px ** 2 +", "MET_px ** 2 + 1 +")
+    assert said["stage_Vars"].startswith(f"{change} sqrt(")
+    assert said["stage_Met"].startswith(f"its input changed: {change} sqrt(")
+    assert said["finish"].startswith(f"its input changed: {change} sqrt(")
+    # FAST-HEP puts the axis of the datasets before it.
+    assert "params.axes['met'].bins.nbins 20 → 10" in why("nbins: 20", "nbins: 10")["stage_Met"]
+    assert why("id: Scale", "id: Doubled")["stage_Doubled"] == "Scale is called Doubled now"
+    assert why("id: Scale", "id: Scale") == {}

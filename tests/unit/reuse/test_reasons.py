@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +12,8 @@ from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Job, Rule, Variation, made_of
 from fasthep_smk.reuse import ledger
 from fasthep_smk.reuse.ledger import Ledger
-from fasthep_smk.reuse.reasons import reason
+from fasthep_smk.reuse.reasons import Renamed, reason
+from fasthep_smk.storage.record import Record
 from tests.unit.plans import define, graph, histogram, node, router_for
 
 SOURCE = node("source", "events", tree="events", branches=["px", "py"])
@@ -46,6 +47,8 @@ def why(before: tuple[Rule, Job], now: tuple[Rule, Job], tmp_path: Path) -> str:
 
 
 CHAIN = (define("A", "read.events", "px + 1"), histogram("H", "stage.A", "A_x"))
+VARIABLES = [{"name": "A_x", "expr": "px + 1"}]
+MORE = [{"name": "more", "expr": "px + 2"}]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,18 @@ CHAIN = (define("A", "read.events", "px + 1"), histogram("H", "stage.A", "A_x"))
     [
         (
             (define("A", "read.events", "px + 2"), CHAIN[1]),
-            "hep.define A: params.variables[0].expr px + 1 → px + 2",
+            "hep.define A: params.variables['A_x'].expr px + 1 → px + 2",
+        ),
+        (
+            (node("define", "A", "read.events", variables=[*VARIABLES, *MORE]), CHAIN[1]),
+            "hep.define A: params.variables: + more",
+        ),
+        (
+            (
+                node("define", "B", "read.events", variables=VARIABLES),
+                histogram("H", "stage.B", "A_x"),
+            ),
+            "A is called B now",
         ),
         (
             (*CHAIN, histogram("H2", "stage.A", "A_x")),
@@ -69,8 +83,8 @@ def test_an_edit_of_the_workflow(now: Any, said: str, tmp_path: Path) -> None:
     ("identity", "said"),
     [
         ("|20|2|b", "input sim.root changed size (10 → 20 bytes)"),
-        ("|10|2|b", "input sim.root was written to (another modification time)"),
-        ("|10|1|b", "input sim.root has other first bytes than known, with its size and time"),
+        ("|10|2|b", "input sim.root was modified (its modification time changed)"),
+        ("|10|1|b", "input sim.root has changed: same size and time, but other first bytes"),
     ],
 )
 def test_an_input_file_that_changed(identity: str, said: str, tmp_path: Path) -> None:
@@ -94,13 +108,13 @@ def test_another_dataset_is_seen_by_a_histogram_with_an_axis_of_datasets(tmp_pat
     before = joined_job(CHAIN[0], BY_DATASET, datasets=all_datasets("sim"))
     now = joined_job(CHAIN[0], BY_DATASET, datasets=all_datasets("sim", "data"))
     assert before[1].signature != now[1].signature
-    assert why(before, now, tmp_path) == "the run's datasets, which D may see: + data"
+    assert why(before, now, tmp_path) == "D depends on the list of datasets: + data"
 
 
 def test_another_place_in_the_list_of_files_is_seen_by_a_writer(tmp_path: Path) -> None:
     before, now = joined_job(CHAIN[0], WRITER), joined_job(CHAIN[0], WRITER, number=1)
     assert before[1].signature != now[1].signature
-    said = "its partition has another name or range, which write.W may see"
+    said = "write.W depends on the name or range of its partition, which has changed"
     assert why(before, now, tmp_path) == said
 
 
@@ -114,4 +128,79 @@ def test_neither_is_seen_by_other_operations() -> None:
 def test_without_a_ledger_less_is_said() -> None:
     before, now = joined_job(*CHAIN), joined_job(define("A", "read.events", "px + 2"), CHAIN[1])
     record = {"signature": before[1].signature, "made_of": made_of(*before)}
-    assert reason(*now, record, Ledger(), {}) == "A: it is another operation than before"
+    assert reason(*now, record, Ledger(), {}) == "A or its input changed"
+
+
+def by_stage(*stages: dict[str, Any]) -> dict[str, Rule]:
+    """The rules of a plan's stages for one file, one for each stage."""
+    plan, part = graph(SOURCE, *stages), Partition("p", "sim", "sim.root", "events", "0_0")
+    rules = make_rules(
+        [Variation(None, plan, (part,))],
+        "stage",
+        identity=lambda path: f"{path}|10|1|a",
+        router=router_for(plan),
+    )
+    return {rule.name: rule for rule in rules}
+
+
+def run_before(tmp_path: Path, rules: dict[str, Rule]) -> dict[str, Record]:
+    """Return the records that the jobs of rules leave, whose contents the ledger knows then."""
+    ledger.write(tmp_path, rules.values(), Ledger())
+    return {
+        name: cast(
+            "Record",
+            {
+                "rule": name,
+                "key": job.key,
+                "signature": job.signature,
+                "made_of": made_of(rule, job),
+            },
+        )
+        for name, rule in rules.items()
+        for job in rule.jobs.values()
+    }
+
+
+def test_the_stage_is_named_whose_change_reaches_a_job(tmp_path: Path) -> None:
+    records = run_before(tmp_path, by_stage(*CHAIN))
+    rules = by_stage(define("A", "read.events", "px + 2"), CHAIN[1])
+    known = ledger.write(tmp_path, rules.values(), ledger.read(tmp_path))
+    (job,) = rules["stage_H"].jobs.values()
+    said = reason(rules["stage_H"], job, records["stage_H"], known, {})
+    change = "hep.define A: params.variables['A_x'].expr px + 1 → px + 2"
+    assert said == f"its input changed: {change}"
+    forgotten = Ledger(
+        {
+            name: item
+            for name, item in known.found.items()
+            if item.get("content", {}).get("id") != "stage.A"
+        }
+    )
+    assert (
+        reason(rules["stage_H"], job, records["stage_H"], forgotten, {}) == "its input changed: A"
+    )
+
+
+def test_a_stage_with_another_name_has_run_before(tmp_path: Path) -> None:
+    records = run_before(tmp_path, by_stage(*CHAIN))
+    now = node("define", "B", "read.events", variables=VARIABLES)
+    rules = by_stage(now, histogram("H", "stage.B", "A_x"))
+    known = ledger.write(tmp_path, rules.values(), ledger.read(tmp_path))
+    (job,) = rules["stage_B"].jobs.values()
+    found = Renamed([(tmp_path, one) for one in records.values()], rules.values(), known)
+    before = found.record(rules["stage_B"], job)
+    assert before == records["stage_A"]
+    assert reason(rules["stage_B"], job, before, known, {}) == "A is called B now"
+    other = by_stage(define("C", "read.events", "px + 3"))["stage_C"]
+    assert found.record(other, next(iter(other.jobs.values()))) is None
+
+
+def test_an_axis_is_named_and_not_counted(tmp_path: Path) -> None:
+    """FAST-HEP puts that of the datasets before those of the workflow."""
+    dataset = {"name": "dataset", "type": "category", "source": "dataset_name", "bins": None}
+    axes = [
+        [dataset, {"name": "met", "source": "A_x", "bins": {"nbins": bins, "low": 0, "high": 1}}]
+        for bins in (10, 20)
+    ]
+    jobs = [joined_job(CHAIN[0], node("hist", "H", "stage.A", axes=one)) for one in axes]
+    assert why(jobs[0], jobs[1], tmp_path) == "hep.hist H: params.axes['met'].bins.nbins 10 → 20"
