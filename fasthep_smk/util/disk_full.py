@@ -91,7 +91,7 @@ def finding(folder: Path, error: BaseException | None = None) -> Finding:
         file=str(folder),
         problem="the quota is used up" if quota else "the disk is full",
         value=_free(folder),
-        hint="make space there, then run the same command again: what finished is kept",
+        hint="make space there, then run the same command again: finished jobs are kept",
     )
 
 

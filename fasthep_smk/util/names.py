@@ -65,7 +65,7 @@ def folder_problem(name: str) -> str | None:
     if size > _MAX_BYTES:
         return f"is too long for the name of a folder (more than {_MAX_BYTES} bytes)"
     if name == "." or str(PurePosixPath(name)) != name:
-        return "is another spelling of a simpler path, so that two names could mean one folder"
+        return "is not the simplest form of this path: two names could mean the same folder"
     if name == "manifest.json":
         return "is the name of a file that FAST-HEP writes beside the datasets' folders"
     return None

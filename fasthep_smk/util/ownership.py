@@ -134,7 +134,7 @@ def check_build(
                         problem=kind.format(noun=noun, user=_user(os.lstat(paths[0]).st_uid)),
                         value=_rights(paths[0]) + more,
                         expected="a folder of yours that only you can write to: what is in it is "
-                        "believed, and run in your name",
+                        "trusted, and runs in your name",
                         hint=f"{fix}; or {otherwise}" if fix else otherwise,
                     )
                 )
@@ -144,7 +144,7 @@ def check_build(
 
 _FOREIGN = "this belongs to another user ({user})"
 _OPEN = "others may write to this {noun}"
-_HANDING_ON = "others may write to what will be made in this {noun}"
+_HANDING_ON = "others may write to new files in this {noun}"
 #: Whoever opens one would wait for ever. Where each job has its files, they are replaced.
 _SPECIAL = "a pipe, a socket or a device"
 _BY_JOB = ("smk/work", "smk/old", "smk/stage", "smk/benchmarks", "debug/distributed/logs")
@@ -209,7 +209,7 @@ def _fix(kind: str, paths: list[str], top: Path, named: Path, *, is_link: bool) 
     # Only who may write to a folder can remove what is in it.
     folders = [one for one in paths if stat.S_ISDIR(os.lstat(one).st_mode)]
     may_be_left = any(not os.access(one, os.W_OK) for one in folders)
-    left = "; a folder that is left: ask its owner" if may_be_left else ""
+    left = "; ask the owner to remove a folder that is left" if may_be_left else ""
     return f"find {shell([top])} {theirs} -prune -exec rm -rf {{}} +{left}"
 
 

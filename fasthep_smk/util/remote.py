@@ -175,7 +175,7 @@ def _problem(name: str, server: str) -> str:
             said = connection.recv(16)
         if said.startswith(_GREETED):
             return ""
-        return "it does not speak XRootD's protocol" if said else "it ends the connection"
+        return "it does not speak XRootD's protocol" if said else "it closes the connection"
     except TimeoutError:
         return "no answer in time"
     except OSError as error:

@@ -92,7 +92,7 @@ def key_findings(root: yaml.Node | None, file: str) -> Iterator[Finding]:
                 yield Finding(
                     file=file,
                     key=key.value or None,
-                    problem=f"this key is not text in YAML, which reads it as {read}",
+                    problem=f"this key must be text, but YAML reads it as {read}",
                     at=f"{file}, line {line}",
                     value=key.value or None,
                     hint=f"write {as_yaml(key.value)}, in quotes",
@@ -101,7 +101,7 @@ def key_findings(root: yaml.Node | None, file: str) -> Iterator[Finding]:
                 yield Finding(
                     file=file,
                     key=key.value,
-                    problem="stands twice in one mapping: only the last would count",
+                    problem="appears twice in one mapping: only the last one would count",
                     at=f"{file}, lines {lines[key.value]} and {line}",
                     expected="each key once",
                 )

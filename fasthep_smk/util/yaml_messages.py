@@ -16,17 +16,17 @@ __all__ = ["unreadable"]
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         r"found character '\\t' that cannot start",
-        "a tab is used where YAML takes spaces only",
+        "a tab is used where YAML allows only spaces",
         "indent with spaces",
     ),
     (
         r"mapping values are not allowed",
-        "a ':' is used where YAML takes none",
+        "YAML does not allow a ':' here",
         "put quotes around a text that has a ': ', and begin a key below the ones beside it",
     ),
     (
         r"expected <block end>|could not find expected ':'",
-        "the line does not go on from those above it",
+        "the line does not fit the lines above it",
         "indent it as far as the lines that it belongs to; each key needs a ':'",
     ),
     (
@@ -39,7 +39,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "a bracket is not closed, or a comma is missing",
         "look for the [ or { before it; put quotes around a text that has a ':'",
     ),
-    (r"undefined alias", "the anchor that * stands for is not there", "write & before its name"),
+    (r"undefined alias", "the anchor that * refers to is not defined", "write & before its name"),
     (
         r"found duplicate anchor",
         "two anchors have the same name",
@@ -47,13 +47,13 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"could not determine a constructor for the tag",
-        "tags are not read",
+        "tags (words with !) are not allowed",
         "leave out the word that begins with !, or put the text into quotes",
     ),
-    (r"another document", "a second document begins", "the file is to be one: leave out the ---"),
+    (r"another document", "a second document begins", "leave out the ---"),
     (
         r"character '[@`%]' that cannot start",
-        "no text begins like this without quotes",
+        "a text that begins with this character needs quotes",
         "put quotes around it",
     ),
 )
@@ -117,7 +117,7 @@ def _text_finding(file: Path) -> Finding:
         odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
         start = len(text[: odd.start()].encode()) if odd else 0
         what = (
-            f"holds a character that YAML does not take: U+{ord(odd[0]):04X}"
+            f"holds a character that YAML does not allow: U+{ord(odd[0]):04X}"
             if odd
             else "is not YAML"
         )

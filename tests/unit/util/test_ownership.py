@@ -64,7 +64,7 @@ def test_a_default_acl_may_let_others_write(tmp_path: Path, entries: str, wanted
     (tmp_path / "build/smk").mkdir(parents=True)
     setfacl("-d", "-m", entries, tmp_path / "build/smk")
     if wanted:
-        with pytest.raises(Findings, match="others may write to what will be made") as error:
+        with pytest.raises(Findings, match="others may write to new files") as error:
             check_build(tmp_path / "build", option="BUILD")
         assert "default ACL" in str(error.value)
         assert "setfacl -R -k" in str(error.value)
