@@ -85,7 +85,7 @@ def _in_vain(layers: list[Layer]) -> Iterator[Finding]:
                 yield Finding(
                     file=layer.file,
                     key=layer.key_at(("credentials", name)),
-                    problem="requires nothing and cancels nothing",
+                    problem="has no effect: nothing before it requires this credential",
                     expected=f"{name}: {{}} to require it",
                 )
         known |= said.keys()

@@ -61,19 +61,19 @@ def runtime_findings(
     where = {"file": environment.file, "key": "environment.type", "value": "'container'"}
     if system == "htcondor" and not transfers:
         yield Finding(
-            problem="in a container, jobs of HTCondor do not see this machine's files",
+            problem="HTCondor's jobs in a container do not see the files of this machine",
             expected="staging: {mode: transfer}",
             **where,
         )
     elif system != "htcondor" and transfers and system != "local":
         yield Finding(
-            problem=f"Snakemake starts containers of {system} where it sees its own files",
+            problem=f"Snakemake can start a container on {system} only where jobs see its files",
             expected="staging: {mode: shared}, or a packed environment",
             **where,
         )
     elif system != "htcondor" and not any(map(shutil.which, ("apptainer", "singularity"))):
         yield Finding(
             problem="there is no runtime for containers here",
-            expected="apptainer, or singularity, in the PATH: Snakemake gets the image with it",
+            expected="apptainer or singularity in the PATH: Snakemake downloads the image with it",
             **where,
         )

@@ -213,7 +213,7 @@ def _environment_notices(
         ]
     if environment.type == "shared-prefix" and environment.prefix not in ("current", sys.prefix):
         return [
-            f"{environment.file}: environment: {environment.prefix!r} is not used yet: jobs use "
+            f"{environment.file}: environment: {environment.prefix!r} is not supported: jobs use "
             f"the environment of fasthep-smk, {sys.prefix}"
         ]
     return []

@@ -215,7 +215,7 @@ class _Maker:
             Finding(
                 file=layer.file,
                 key=layer.key_at(("resources", "kind")),
-                problem=f"makes this an input file, but {taken_by} takes it as a class",
+                problem=f"makes this an input file, but {taken_by} uses it as a resource class",
                 value=as_yaml(layer.content["resources"]["kind"]),
                 expected="cpus, memory, disk, gpus, and no kind",
             )
@@ -226,9 +226,9 @@ class _Maker:
             Finding(
                 file=layer.file if layer else None,
                 key=key_of("execution.pools", [name]),
-                problem="is not a name for a pool",
+                problem="is not a valid name of a pool",
                 value=as_yaml(name),
-                expected="a name, without spaces at its ends",
+                expected="a name without spaces before or after it",
             )
         )
 

@@ -181,7 +181,7 @@ def too_large(
             key=attempt.place("config.walltime"),
             problem=f"pool {attempt.pool!r} asks for more than any one {what} has",
             value=given,
-            expected=f"what one of them has: {each}",
+            expected=f"at most what one of these has: {each}",
             hint=hint,
         )
     largest = max(queues, key=lambda one: getattr(one, name))

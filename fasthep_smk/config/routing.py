@@ -69,7 +69,7 @@ def stage_needs(
                 Finding(
                     file=workflow,
                     key=key,
-                    problem="both require and prefer",
+                    problem="has both require and prefer",
                     value=f"require: {content['require']}, prefer: {content['prefer']}",
                     expected="require (only that pool) or prefer (that pool first)",
                 )
@@ -138,7 +138,7 @@ class Router:
                     problem="needs a GPU, and its pool has none",
                     value=f"pool {pool.name!r} ({how})" if pool else None,
                     expected="a pool with resources: {gpus: 1}",
-                    hint="name one by require, or for all such stages by default_pools.gpu",
+                    hint="name one with require, or for all GPU stages with default_pools.gpu",
                 )
 
     def warnings(self) -> list[str]:
@@ -274,7 +274,7 @@ class Router:
             problem, expected = {
                 "gpu": ("this pool has no GPU", "a pool with resources: {gpus: 1}"),
                 "cpu": (
-                    "this pool's workers have GPUs: work for cpus would take them",
+                    "this pool's workers have GPUs: jobs that use only CPUs would block them",
                     "a pool without gpus",
                 ),
             }[kind]
@@ -379,7 +379,7 @@ def _no_fallback(layer: Layer, hint: str) -> Finding:
         key=layer.key_at(("fallback_after",)),
         problem="there is no fallback: jobs would have no other pool to go to",
         value=as_yaml(layer.content["fallback_after"]),
-        expected="a fallback to another pool beside this key",
+        expected="a fallback to another pool next to this key",
         hint=hint,
     )
 

@@ -44,7 +44,7 @@ class Limit:
         if share > 1:
             raise ValueError(f"{text!r} is more than all partitions")
         if not number and not share:
-            raise ValueError(f"{text!r} accepts nothing: use --keep-going")
+            raise ValueError(f"{text!r} accepts no missing partition: use --keep-going")
         return cls(text.strip(), number, share)
 
     def of(self, total: int) -> int:

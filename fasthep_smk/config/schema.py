@@ -252,7 +252,7 @@ def misread(root: yaml.Node | None, part: str, *, file: str) -> Iterator[Finding
                 yield Finding(
                     file=file,
                     key=key_of("", path) or None,
-                    problem=f"is not text in YAML, which reads it as {read}"
+                    problem=f"must be text, but YAML reads it as {read}"
                     if is_text
                     else f"YAML reads this as {read}",
                     value=node.value,
@@ -384,7 +384,7 @@ def _unknown(value: JsonObject, schema: JsonObject) -> dict[str, str | None]:
 def _hint(error: ValidationError, schema: JsonObject) -> str | None:
     value: object = error.instance
     if isinstance(value, str) and value.strip().isdigit() and error.validator == "type":
-        return "a number between quotes is text: leave the quotes out"
+        return "a number in quotes is text: remove the quotes"
     if isinstance(value, str) and error.validator == "enum":
         close = nearest(value, [name for name in schema["enum"] if name is not None])
         return f"did you mean {close!r}?" if close else None
@@ -405,7 +405,7 @@ def _problem(error: ValidationError) -> str:
     if error.validator == "maxItems":
         return "is too long"
     if error.validator == "uniqueItems":
-        return "holds an item twice"
+        return "contains an item twice"
     if error.validator == "type" and isinstance(error.instance, dict):
         return "is a mapping"
     if error.validator == "type" and isinstance(error.instance, list):

@@ -18,7 +18,7 @@ __all__ = ["secret_findings"]
 _LONGEST = 200
 _HINT = (
     "put a token into a file that BEARER_TOKEN_FILE names, or use an x509 proxy "
-    "(see docs/credentials.md); a secret that stood in a file should be renewed"
+    "(see docs/credentials.md); replace a secret that was written in a file"
 )
 
 
@@ -28,7 +28,7 @@ def secret_findings(content: YamlMapping, *, file: str) -> list[Finding]:
         Finding(
             file=file,
             key=place,
-            problem="the address holds a secret, which plans, tables and logs would show",
+            problem="the address contains a secret, which plans, tables and logs would show",
             value=as_yaml(shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."),
             expected="an address without password, token or signature",
             hint=_HINT,

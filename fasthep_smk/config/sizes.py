@@ -100,7 +100,7 @@ def _twice(sizes: Iterable[Size]) -> Iterator[Finding]:
             yield Finding(
                 file=one.file,
                 key=one.key,
-                problem=f"says again what the jobs of {first.key} ask for",
+                problem=f"sets again what {first.key} sets for the same jobs",
                 value=", ".join(one.stages),
                 expected="one entry for the same scope, stages and pool",
             )

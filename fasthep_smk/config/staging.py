@@ -67,7 +67,7 @@ def staging_findings(
         yield Finding(
             file=staging.file,
             key="staging.mode",
-            problem=f"jobs of executor {system!r} cannot be sent what they need",
+            problem=f"no files can be sent to jobs of executor {system!r}",
             value="'transfer'",
             expected="shared, or a site with Slurm or HTCondor",
         )
@@ -76,7 +76,7 @@ def staging_findings(
         yield Finding(
             file=staging.file,
             key="staging.folder",
-            problem="is missing: Slurm sends no files",
+            problem="is missing: Slurm does not send files to jobs",
             expected="a folder that this machine and all nodes see under the same path, for what "
             "jobs are sent and send back",
         )

@@ -175,7 +175,7 @@ def test_the_compiler_gets_what_it_knows(tmp_path: Path, said: Any, kept: Any) -
 def test_a_container_of_htcondor_is_its_own(tmp_path: Path) -> None:
     environment = {"type": "container", "image": "docker://hep/analysis:1.2"}
     execution, findings = read(environment, profile=site(tmp_path, {}, "htcondor"))
-    assert "jobs of HTCondor do not see this machine's files" in findings
+    assert "HTCondor's jobs in a container do not see the files" in findings
     profile = site(tmp_path, {}, "htcondor", staging={"mode": "transfer"})
     execution, findings = read(environment, profile=profile)
     assert findings == ""

@@ -43,7 +43,7 @@ sizes:
         ("[]", "sizes.yaml: is a list\n    found: []\n    expected: a mapping with sizes"),
         (
             "sizes:\n- {stages: [A], pool: p, ask: {memory: 1GB, memory: 9GB}}",
-            "sizes.yaml: memory: stands twice in one mapping: only the last would count\n"
+            "sizes.yaml: memory: appears twice in one mapping: only the last one would count\n"
             "    at: sizes.yaml, lines 2 and 2\n    expected: each key once",
         ),
         (
@@ -69,7 +69,8 @@ sizes:
         ),
         (
             "sizes: [{stages: [A, B], pool: p}, {stages: [B, A], pool: p}]",
-            "sizes.yaml: sizes[1]: says again what the jobs of sizes[0] ask for\n    found: B, A",
+            "sizes.yaml: sizes[1]: sets again what sizes[0] sets for the same jobs\n"
+            "    found: B, A",
         ),
     ],
 )

@@ -98,7 +98,10 @@ def test_a_mistake_is_named(
 def test_slurm_needs_a_folder_for_what_it_does_not_send(tmp_path: Path) -> None:
     staging = {"mode": "transfer"}
     profile = site(tmp_path, "slurm", staging=staging, environment=PACKED)
-    assert "pools.yaml: staging.folder: is missing: Slurm sends no files" in read(profile)[1]
+    assert (
+        "pools.yaml: staging.folder: is missing: Slurm does not send files to jobs"
+        in read(profile)[1]
+    )
     profile = site(tmp_path, "slurm", staging={**staging, "folder": "/s"}, environment=PACKED)
     found, findings = read(profile)
     assert findings == ""
