@@ -29,7 +29,7 @@ def difference(path: str | Path, known: files.FileFacts, *, content: bool = Fals
         found = os.stat(path)  # noqa: PTH116 (of many thousands; a path object takes longer)
         if found.st_size == known["size"] and stat.S_ISREG(found.st_mode):
             changed = content and files.sha256_file(Path(path)) != known["sha256"]
-            return "has another content (its checksum differs)" if changed else None
+            return "has changed (its checksum differs)" if changed else None
     except (FileNotFoundError, NotADirectoryError):
         return GONE
     except OSError as error:

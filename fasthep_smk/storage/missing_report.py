@@ -59,7 +59,7 @@ def of_sample(sample: SampleFacts | None) -> str:
         return ""
     return (
         "# Sample\n\n"
-        f"All results of this run are those of a sample: {said_of_sample(sample)}. "
+        f"All results of this run come from a sample: {said_of_sample(sample)}. "
         f"Run again without {sample['asked'].split()[0]} for all.\n"
     )
 

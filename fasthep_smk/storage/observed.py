@@ -167,7 +167,7 @@ class Checks:
     def _look(self, digest: str) -> str | None:
         observations = load(self._build, digest)
         if observations is None:
-            return "the list of files that it has read is gone"
+            return "the list of files that it read is missing"
         for one in observations:
             if one.kind == "written" or self._is_ignored(one):
                 continue

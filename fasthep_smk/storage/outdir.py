@@ -32,7 +32,7 @@ def build_folder(outdir: Path) -> Path:
     build = outdir.absolute()
     if build.name in _RESERVED_FOLDERS:
         raise Findings.one(
-            "this name has a meaning inside a FAST-HEP build folder",
+            "FAST-HEP uses this name inside a build folder",
             key="--outdir",
             value=str(outdir),
             expected=f"another name than {', '.join(_RESERVED_FOLDERS)}",

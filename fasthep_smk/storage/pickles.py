@@ -138,7 +138,7 @@ def sent(made: bytes | Path, *, key: str | None = None, file: str | None = None)
     except Refused as error:
         fix = f"if you trust the workers, list it: smk: {{pickles_of: [{error.names}]}}"
         raise Findings.one(
-            f"a worker may not send this back: {error}",
+            f"this may not come back from a worker: {error}",
             file=file,
             key=key,
             expected="arrays, histograms, plain data or objects of classes that are listed",
@@ -234,7 +234,7 @@ def load_histogram(content: bytes) -> hist.BaseHist:
         Refused: it is not what the pickle of a histogram is.
     """
     if others := names_in(content, tuples=_TUPLES) - HISTOGRAM:
-        raise Refused("it names what no histogram is made of:", others)
+        raise Refused("it names objects that histograms do not contain:", others)
     try:
         found = _Histograms(io.BytesIO(content)).load()
     except Refused:
@@ -269,7 +269,7 @@ class _StandIn:
     real: Any
 
     def __setstate__(self, state: Any) -> None:
-        raise Refused("an object in it has a state of another")
+        raise Refused("it contains an object with a state of another")
 
 
 class _Conversion(_StandIn):
@@ -284,7 +284,7 @@ class _NumberType(_StandIn):
 
     def __init__(self, code: str, align: bool, copy: bool) -> None:
         if not re.fullmatch(r"b1|[iu][1248]|f[248]|c8|c16", code) or (align, copy) != (False, True):
-            raise Refused("an array in it is none of numbers")
+            raise Refused("it contains an array that does not hold numbers")
         self._code = code
 
     def __setstate__(self, state: Any) -> None:
@@ -292,7 +292,7 @@ class _NumberType(_StandIn):
 
         version, order, *others = state
         if (version, others) != (3, [None, None, None, -1, -1, 0]) or order not in ("<", ">", "|"):
-            raise Refused("an array in it is none of numbers")
+            raise Refused("it contains an array that does not hold numbers")
         self.real = np.dtype(self._code).newbyteorder(order)
 
 
@@ -304,7 +304,7 @@ class _Array(_StandIn):
 
         (length,) = shape
         if not isinstance(dtype, _NumberType) or order != "C":
-            raise Refused("an array in it is none of numbers")
+            raise Refused("it contains an array that does not hold numbers")
         self.real = np.frombuffer(content, dtype.real).reshape((length,)).copy()
 
 
@@ -325,12 +325,12 @@ class _Storage(_StandIn):
             elif _is_plain(item) and not (is_count and not 0 <= item <= most):
                 checked.append(item)
             else:
-                raise Refused("an axis in it is none")
+                raise Refused("it contains an axis that is not one")
         self.real = self.cls.__new__(self.cls)
         self.real.__setstate__((*checked, cells.real))
         made = [self.real.axis(number) for number in range(self.real.rank())]
         if self.real.size() != math.prod(axis.extent for axis in made):
-            raise Refused("it has other cells than its axes say")
+            raise Refused("its number of cells does not fit its axes")
         for axis in made:  # only some may be empty, to grow
             if axis.size < type(axis).__name__.startswith(("regular", "variable")):
                 raise Refused("an axis in it has no bins")

@@ -268,7 +268,7 @@ def _check_names(path: Path, record: JsonObject) -> None:
         raise corrupt(path, "does not list its files")
     for name in mine:
         if "/" in name or name in ("", ".", ".."):
-            raise corrupt(path, f"names {name!r}, which does not lie beside it")
+            raise corrupt(path, f"names {name!r}, which is not in its folder")
     for name in results:
         if not is_result(name):
             raise corrupt(path, f"names {name!r}, which is not a result of an operation")

@@ -27,7 +27,7 @@ __all__ = ["MANY", "FileFacts", "look_into"]
 #: so many files it is worth it to start processes, and each gets so many of them at a time.
 MANY, _AT_A_TIME = 1000, 50
 _MOST_PROCESSES = 8
-_TREE_IN_NAME = "names a tree, which stands in sources: leave out ':{}'"
+_TREE_IN_NAME = "names a tree, which belongs in sources: leave out ':{}'"
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> File
             if here is not None and inside:
                 held = opened.get(inside)
                 if not hasattr(held, "classnames"):
-                    nothing = f"holds no {inside!r}, which its name asks for"
+                    nothing = f"contains no {inside!r}, which its name asks for"
                     problem = nothing if held is None else _TREE_IN_NAME.format(inside)
                     return FileFacts({}, {}, problem=problem)
             for tree in trees:
@@ -160,7 +160,7 @@ def _missing(path: str, root: Path) -> str:
             return (
                 f"does not exist; did you mean {parts[0]}, without {path.replace(parts[0], '')!r}?"
             )
-        return "is several files in one text: put a comma between them, outside of quotes"
+        return "is several files in one text: separate them by commas outside the quotes"
     file, _, tree = path.rpartition(":")
     if file and (root / file).is_file():
         return f"does not exist: {_TREE_IN_NAME.format(tree)}"

@@ -81,7 +81,7 @@ def test_what_has_said_itself_why_is_not_asked() -> None:
 def test_what_is_said_of_a_pilot_is_not_said_of_its_job(tmp_path: Path) -> None:
     """A pilot goes on when a job in it has died, or was cancelled since with the run."""
     died = replace(
-        KILLED, problem="signal 9 (killed): mostly because memory ran out", in_pilot=True
+        KILLED, problem="signal 9 (killed): usually because memory ran out", in_pilot=True
     )
     text = what_failed.message(
         died, tmp_path, log=Path("x.log"), profile=tmp_path, fate=lambda _: "Slurm: CANCELLED"
@@ -102,7 +102,7 @@ def test_what_is_said_of_a_pilot_is_not_said_of_its_job(tmp_path: Path) -> None:
 def test_a_job_that_has_lost_its_pilots_says_how(said: str | None, kind: str, problem: str) -> None:
     """Where they had too little memory, the next attempt is one that has more."""
     lost = replace(KILLED, in_pilot=True)
-    found = failures.without_pilot(lost, "3 pilots were lost that ran it", said)
+    found = failures.without_pilot(lost, "3 pilots that ran it were lost", said)
     assert found.kind == kind
-    assert found.problem.startswith("3 pilots were lost that ran it")
+    assert found.problem.startswith("3 pilots that ran it were lost")
     assert problem in found.problem

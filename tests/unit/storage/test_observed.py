@@ -88,7 +88,7 @@ def test_observations_that_are_gone_or_damaged_count_as_a_change(
     assert change(read("sf.json", project)) is None
     for path in (project / "build/smk/observed").iterdir():
         path.write_text(path.read_text().replace("sf.json", "xx.json"))
-    assert change(read("sf.json", project)) == "the list of files that it has read is gone"
+    assert change(read("sf.json", project)) == "the list of files that it read is missing"
 
 
 def test_another_machine_may_have_another_file(
