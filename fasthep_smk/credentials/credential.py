@@ -84,7 +84,7 @@ def read_file(path: Path) -> tuple[bytes, int]:
     finally:
         os.close(descriptor)
     if len(content) > _MOST:
-        raise Unreadable("is too large to be a credential")
+        raise Unreadable("is too large for a credential")
     return content, stat.S_IMODE(about.st_mode)
 
 

@@ -50,7 +50,7 @@ def _described(path: Path, content: bytes, mode: int) -> Credential:
         issuer = chain[-1].issuer.rfc4514_string()
         extensions = [blob for one in chain for blob in _voms(one)]
     except Exception:  # the library has many kinds, and its text might quote the file
-        problem = "holds no certificate that can be read"
+        problem = "contains no readable certificate"
         return Credential("x509", str(path), path, problem=problem, mode=mode)
     vos: list[str] = []
     for blob in extensions:

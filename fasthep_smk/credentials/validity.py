@@ -25,7 +25,7 @@ class Lack:
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.why}: jobs wait; renew it: {self.fix}"
+        return f"{self.why}: jobs wait until you renew it: {self.fix}"
 
 
 def lacking(
@@ -55,6 +55,6 @@ def renewed(kinds: Iterable[Kind]) -> list[str]:
     return [
         f"the {NAMES[kind]} was renewed"
         + (f", until {moment(one.end)}" if one.end is not None else "")
-        + ": jobs go on"
+        + ": jobs continue"
         for kind, one in look(kinds).items()
     ]

@@ -112,10 +112,10 @@ def test_a_proxy_that_cannot_be_read(
     monkeypatch.setenv("X509_USER_PROXY", str(path))
     found = find_proxy()
     assert found is not None
-    assert found.problem == "holds no certificate that can be read"
+    assert found.problem == "contains no readable certificate"
     (problem,) = problems(Requirement("x509"), found, now=time.time())
     assert problem.what == "the X509 proxy cannot be read"
-    assert problem.found == f"{path}: holds no certificate that can be read"
+    assert problem.found == f"{path}: contains no readable certificate"
 
 
 def test_what_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_what_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for name, problem in (
         ("pipe", "is not a regular file"),
         (".", "is not a regular file"),
-        ("large", "is too large to be a credential"),
+        ("large", "is too large for a credential"),
         ("large/proxy", "cannot be read: Not a directory"),
     ):
         monkeypatch.setenv("X509_USER_PROXY", str(tmp_path / name))
