@@ -304,7 +304,7 @@ def unknown(name: str) -> str:
     """Return in words why it is not known what is in a system's queue."""
     if lists_jobs(name):
         return f"{title(name)} does not answer"
-    return f"executor {name!r} cannot be asked what is in its queue"
+    return f"executor {name!r} cannot tell what is in its queue"
 
 
 def unsaid(name: str, attempts: Iterable[Attempt]) -> Mapping[str, str]:
@@ -361,11 +361,10 @@ def too_large(attempts: Iterable[Attempt], here: ResourceRequest) -> Iterable[Fi
         for name in _excess(attempt, here):
             yield Finding(
                 key=attempt.place(f"resources.{name}"),
-                problem=f"what pool {attempt.pool!r} is asked for is larger than this machine",
+                problem=f"pool {attempt.pool!r} is larger than this machine",
                 value=f"{name}: {attempt.request.shown(name)}",
                 expected=f"at most {here.shown(name)}",
-                hint="--shrink-to-fit runs it with what there is; --profile chooses a site that "
-                "has more",
+                hint="--shrink-to-fit shrinks it to this machine; --profile chooses another site",
             )
 
 

@@ -245,7 +245,7 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
                 yield not_among(
                     named,
                     flavours,
-                    problem="CERN has no flavour of this name",
+                    problem="CERN has no job flavour of this name",
                     file=None,
                     key=attempt.place("config.htcondor.job_flavour"),
                 )
@@ -266,7 +266,7 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
                 f"cpus {cpus}, memory {units.format_bytes(memory)}, gpus {gpus}"
                 for cpus, memory, gpus in sorted(set(known), reverse=True)[:4]
             ),
-            hint="such a job would be pending forever: ask for less",
+            hint="such a job would wait forever: ask for less",
         )
 
 
@@ -416,7 +416,7 @@ def unsaid() -> Mapping[str, str]:
         value = " ".join((ask(["condor_config_val", setting]) or "").split())
         if not value:
             continue
-        most = "as much as it has used until then, so next to nothing when it first starts"
+        most = "only as much as it has used so far: next to nothing at its first start"
         unit = "MB" if name == "memory" else "kB"
         said = most if _USED.search(value) else f"{value} {unit}"
         found[name] = f"{said} ({setting}); HTCondor may end a job that takes more"

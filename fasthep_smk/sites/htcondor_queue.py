@@ -50,7 +50,7 @@ def hold(jobs: Iterable[str]) -> Mapping[str, bool | None]:
     jobs = list(jobs)
     if not jobs:
         return {}
-    reason = "waited too long for its pool: it goes to another"
+    reason = "waited too long for its pool: moved to another"
     ask(["condor_hold", "-reason", reason, "-constraint", _that_wait(jobs, _IDLE)])
     found = _waiting(jobs)
     return {
@@ -200,7 +200,7 @@ def _ending(ad: JsonObject) -> str:
     if status == _REMOVED:
         said = f"removed: {ad.get('RemoveReason', 'no reason given')}"
         if ONCE in said:
-            return "evicted from its machine, or that was lost: it is not started twice"
+            return "evicted, or its machine was lost: it is not started again here"
         return f"held: {ad['LastHoldReason']}; {said}" if "LastHoldReason" in ad else said
     if status in (_IDLE, RUNNING):  # how it has ended before is no matter
         again = number(str(ad.get("NumShadowStarts", 0))) > (status == RUNNING)

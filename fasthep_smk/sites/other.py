@@ -87,11 +87,11 @@ class Other:
             yield Finding(
                 file=str(site.folder / "config.yaml") if site.folder else None,
                 key="executor",
-                problem="jobs of this executor do not see the files of this machine",
+                problem="this executor's jobs do not see the files of this machine",
                 value=as_yaml(self.name),
-                expected="an executor whose jobs see the build folder: jobs are sent their files "
+                expected="an executor whose jobs see the build folder: files can be sent to jobs "
                 "on Slurm and HTCondor only (staging.mode: transfer)",
-                hint="if its jobs do see it, say so in that file: shared-fs-usage: [persistence, "
+                hint="if its jobs see it, write into that file: shared-fs-usage: [persistence, "
                 "input-output, software-deployment, sources, source-cache]",
             )
 
@@ -101,12 +101,12 @@ class Other:
             ""
             if self.LISTS_JOBS
             else (
-                " It is not known why jobs wait, and what a killed run leaves in the queue is not "
-                "taken over."
+                " Why its jobs wait is not known, and jobs that a killed run leaves in the queue "
+                "are not taken over."
             )
         )
         return [
-            f"executor {self.name!r} is none that fasthep-smk knows: jobs get threads, mem_mb, "
+            f"executor {self.name!r} is not one that fasthep-smk knows: jobs get threads, mem_mb, "
             "disk_mb, runtime, gpu and what config.executor of their pool says, as its plugin of "
             f"Snakemake's takes them.{unknown}"
         ]

@@ -376,14 +376,14 @@ _REMEDIES = (
     (
         "slurm_extra",
         "slurm: {extra: [OPTION]}",
-        "an option for which there is a key (docs/pools.md) does not stand there",
+        "options that have a key of their own (docs/pools.md) are not allowed there",
     ),
     (
         r"(QOS|Assoc)\w*MaxWall",
         'walltime: "01:00:00"',
         "'sacctmgr show qos format=name%30,maxwall' lists the limits",
     ),
-    (r"--mem\b", "sizes: fixed", "and no memory in its resources: the site gives it by itself"),
+    (r"--mem\b", "sizes: fixed", "and no memory in its resources: the site sets it itself"),
     (
         r"\baccount\b",
         "slurm: {account: ACCOUNT}",

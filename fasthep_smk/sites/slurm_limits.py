@@ -19,7 +19,7 @@ __all__ = ["fits", "not_allowed", "too_large"]
 #: Cpus, memory in bytes, and GPUs of a node.
 Shape: TypeAlias = tuple[int, int, int]
 _AMOUNTS = ("cpus", "memory", "gpus")
-_PENDING = "such a job would be pending forever: another partition, or a smaller pool"
+_PENDING = "such a job would wait forever: another partition, or a smaller pool"
 _REFUSED = "Slurm does not let you use this {}"
 #: Settings of Slurm's that name what may change the account or QOS that a job asks for.
 _REWRITING = ("JobSubmitPlugins", "CliFilterPlugins")
@@ -56,7 +56,7 @@ def too_large(attempt: Attempt, here: Sequence[Partition], where: str) -> Iterab
     model = attempt.options.get("slurm", {}).get("gpu_model")
     models = {model for one in here for model in one.models}
     if model and models and model not in models:
-        yield _not_among(attempt, "gpu_model", models, f"no GPU of {where} is of this model")
+        yield _not_among(attempt, "gpu_model", models, f"{where} has no GPU of this model")
 
 
 def not_allowed(attempts: Iterable[Attempt]) -> Iterator[tuple[Attempt, Finding]]:

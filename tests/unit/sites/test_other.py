@@ -87,13 +87,12 @@ def test_what_is_not_offered_is_said_in_one_sentence_each(tmp_path: Path) -> Non
     placement, wrong, notes = place(rules(execution, said["stage"]), execution)
     assert not wrong
     assert notes == [
-        "executor 'lsf' is none that fasthep-smk knows: jobs get threads, mem_mb, disk_mb, "
+        "executor 'lsf' is not one that fasthep-smk knows: jobs get threads, mem_mb, disk_mb, "
         "runtime, gpu and what config.executor of their pool says, as its plugin of Snakemake's "
-        "takes them. It is not known why jobs wait, and what a killed run leaves in the queue is "
-        "not taken over.",
-        "no pilots: executor 'lsf' offers none, each job is a batch job",
-        "fallback_after has no effect: executor 'lsf' cannot take a job out of its queue that "
-        "waits",
+        "takes them. Why its jobs wait is not known, and jobs that a killed run leaves in the "
+        "queue are not taken over.",
+        "no pilots: executor 'lsf' has none, so each job is a batch job",
+        "fallback_after has no effect: executor 'lsf' cannot remove a waiting job from its queue",
     ]
     assert not placement.fallback_after
     assert not placement.attempts["stage_A"][0].pilot
@@ -102,15 +101,13 @@ def test_what_is_not_offered_is_said_in_one_sentence_each(tmp_path: Path) -> Non
 def test_jobs_are_not_sent_their_files(tmp_path: Path) -> None:
     said = {"config.yaml": "executor: lsf", "pools.yaml": "staging: {mode: transfer}"}
     _, findings = read(said, tmp_path)
-    assert [one.problem for one in findings] == [
-        "jobs of executor 'lsf' cannot be sent what they need"
-    ]
+    assert [one.problem for one in findings] == ["no files can be sent to jobs of executor 'lsf'"]
 
 
 def test_an_executor_whose_jobs_see_no_files_of_ours_is_refused(lsf: Path, tmp_path: Path) -> None:
     lsf.write_text("class common_settings:\n    implies_no_shared_fs = True\n")
     (found,) = Other("lsf").problems([], site_of(tmp_path))
-    assert found.problem == "jobs of this executor do not see the files of this machine"
+    assert found.problem == "this executor's jobs do not see the files of this machine"
     assert not [*Other("lsf").problems([], site_of(tmp_path, **{"shared-fs-usage": "none"}))]
 
 
@@ -127,12 +124,12 @@ def named(monkeypatch: pytest.MonkeyPatch, made: object) -> None:
 
 
 def test_a_package_says_what_it_knows_of_an_executor(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sites.unknown("lsf") == "executor 'lsf' cannot be asked what is in its queue"
+    assert sites.unknown("lsf") == "executor 'lsf' cannot tell what is in its queue"
     sites._other.cache_clear()
     named(monkeypatch, Lsf)
     assert isinstance(sites.system("lsf"), Lsf)
     assert sites.unknown("lsf") == "lsf does not answer"
-    assert "It is not known why jobs wait" not in " ".join(sites.notes("lsf"))
+    assert "Why its jobs wait is not known" not in " ".join(sites.notes("lsf"))
 
 
 @pytest.mark.parametrize(
