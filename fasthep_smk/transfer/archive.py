@@ -129,7 +129,7 @@ def _check_name(name: str) -> None:
     path = PurePosixPath(name)
     leads_away = path.is_absolute() or ".." in path.parts or "\0" in name
     if leads_away or str(path) != name or name in (".", _MANIFEST):
-        raise ValueError(f"{name!r} cannot be the name of a file in a parcel")
+        raise ValueError(f"{name!r} is not a valid name of a file to be sent")
 
 
 def _add(
@@ -143,7 +143,7 @@ def _add(
         tar.addfile(member, stream)
     except OSError as error:
         if "unexpected end of data" in str(error):
-            raise ValueError(f"{name!r} was written while it was packed") from error
+            raise ValueError(f"{name!r} changed while it was packed") from error
         raise
 
 
@@ -198,7 +198,7 @@ def _is_description(known: object) -> bool:
 
 def _stream(tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     stream = tar.extractfile(member)
-    assert stream is not None, "only what is plain is read"
+    assert stream is not None, "it contains more than plain data"
     return stream
 
 

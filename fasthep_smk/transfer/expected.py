@@ -113,7 +113,7 @@ class Expected:
             return "is the record of another job, or of another version of this one"
         # What a failed job leaves for the user are diagnostics, of which no record tells.
         missing = record["results"].keys() - present
-        return f"names {min(missing)!r}, which did not come" if missing else None
+        return f"names {min(missing)!r}, which was not sent back" if missing else None
 
     def _problem_of_note(self, path: Path, key: str) -> str | None:
         note = failures.read(path)

@@ -20,7 +20,7 @@ __all__ = ["Arrival", "accept"]
 
 #: What the archive of an environment ends with that cannot be unpacked.
 _UNSTARTED = {
-    "75": "no room to unpack its environment",
+    "75": "no space to unpack its environment",
     "76": "its environment was damaged in transit",
 }
 
@@ -62,7 +62,7 @@ def accept(
     expected = Expected(build, rule, place, probe=probe)
     gone = about.get("gone", [])
     if not isinstance(gone, list) or not all(isinstance(name, str) for name in gone):
-        raise Damaged(f"{outcome.name} does not list what is gone")
+        raise Damaged(f"{outcome.name} does not list the missing files")
     (build / layout.STAGE).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".arrival-", dir=build / layout.STAGE))
     try:
@@ -85,7 +85,7 @@ def _arrival(outcome: Path, about: JsonObject) -> Arrival:
     if not (ended or (status is None and problem)) or not all(
         text is None or isinstance(text, str) for text in (problem, host)
     ):
-        raise Damaged(f"{outcome.name} does not say how its job has ended")
+        raise Damaged(f"{outcome.name} does not say how its job ended")
     return Arrival(status, problem and printable(problem), host and printable(host))
 
 

@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="remote_job", description="Run the job in a parcel.")
+    parser = argparse.ArgumentParser(prog="remote_job", description="Run a job that was sent.")
     parser.add_argument("parcel", help="what was sent")
     parser.add_argument("outcome", help="what goes back")
     parser.add_argument("--attempt", type=int, default=1, help="how often it was tried, from 1")

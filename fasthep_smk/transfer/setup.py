@@ -41,7 +41,7 @@ def prepared(translation: Translation, *, tell: TextIO | None = None) -> Iterato
     """
     placement = translation.placement
     assert placement.environment is not None, (
-        "loading refuses a site that sends jobs without an environment"
+        "a site that sends jobs without an environment is refused before"
     )
     modules = {name for one in translation.variations for name in modules_of(one.graph.plan)}
     setup = Setup(
