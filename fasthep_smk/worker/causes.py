@@ -86,7 +86,7 @@ def what_ended(end: End, sent: Sent) -> tuple[failures.Kind, str, str | None]:
     """
     if end.was_late and sent.walltime is not None:
         over = time_is_over(sent.walltime, sent.asked.get("pool"))
-        return "time", f"{over}, in code that could not be interrupted", None
+        return "time", f"{over}, in code that cannot be interrupted", None
     if end.status >= 0:
         return (
             "error",
@@ -96,12 +96,12 @@ def what_ended(end: End, sent: Sent) -> tuple[failures.Kind, str, str | None]:
     if -end.status in _FAULTS:
         return "error", f"{end}", "the log shows where in Python it happened"
     if -end.status == signal.SIGKILL:
-        return "killed", f"{end}: mostly because memory ran out", None
+        return "killed", f"{end}: usually because memory ran out", None
     return "killed", f"{end}: ended by a user or by the system", None
 
 
 def after_work(end: End) -> str:
     """Return what a job left that kept its process from ending well after its work was done."""
     what = end.said.get("at") or "an exit handler or library of an operation"
-    how = f"{what} had not ended in time, and was killed" if end.was_late else f"{end}, in {what}"
-    return f"it is done and counts, but its process did not end well: {how} (docs/own-op.md)"
+    how = f"{what} did not end in time, and was killed" if end.was_late else f"{end}, in {what}"
+    return f"its results are complete, but its process did not end well: {how} (docs/own-op.md)"

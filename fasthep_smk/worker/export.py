@@ -143,5 +143,5 @@ def _numbers(axis: hist.axis.AxesMixin, name: str) -> tuple[hist.axis.AxesMixin,
 def _refused(name: str, problem: str) -> str:
     return (
         f"smk.export: histogram {name!r} cannot be written as ROOT: it {problem}; "
-        "export: [uhi] takes it"
+        "export: [uhi] can write it"
     )

@@ -180,9 +180,9 @@ def _start(
     request, outputs = _receive(connection)
     try:
         if changed := differing(variables, request.variables):
-            raise ValueError(f"{changed} is not as in the run's environment")
+            raise ValueError(f"{changed} differs from the run's environment")
         if not has_one_thread():
-            raise ValueError("the fork server has more than one thread")
+            raise ValueError("the fork server runs more than one thread")
         connection.sendall(b"+")
         pid = _give(request, outputs, forked) or _fork(
             connection, request, outputs, forked, close_inherited

@@ -181,7 +181,7 @@ def _move(found: list[Path], source: Path, job: Job) -> list[str]:
     goals = {path: str(goal_of(path.relative_to(source), job)) for path in found}
     for path, goal in goals.items():
         if not layout.is_result(goal):
-            raise SmkError(f"an operation has written {goal!r}, where only runs write")
+            raise SmkError(f"an operation has written {goal!r}, where only the run may write")
         if layout.is_histogram(goal):
             pickles.sent(path, file=goal)
     files.sync_all(path for path in found if not path.is_symlink())

@@ -165,7 +165,7 @@ def _cpu() -> float:
 
 def _error(amount: int, pool: str | None) -> MemoryLimit:
     where = f" of pool {pool!r}" if pool else ""
-    return MemoryLimit(f"more memory is needed than the {format_bytes(amount)}{where}")
+    return MemoryLimit(f"it needs more memory than the {format_bytes(amount)}{where}")
 
 
 def _resident() -> int:

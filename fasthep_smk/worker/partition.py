@@ -70,7 +70,7 @@ def _part(job: Job, plan: Plan, folder: Path) -> Content | None:
         content = _saved(job, plan, {**taken.values, **made}, str(folder), taken)
     except NotAdoptable as error:
         shutil.rmtree(job.folder, ignore_errors=True)  # nothing may be written into shared files
-        print(f"all of the job runs: {masked(str(error))}", file=sys.stderr)
+        print(f"the whole job runs: {masked(str(error))}", file=sys.stderr)
         return None
     kept = cached_streams.keep(job, made, cpu)
     made_anew = {(entry["node"], entry["port"]) for entry, _ in kept}
@@ -149,7 +149,7 @@ def _saved(job: Job, plan: Plan, made: Store, stage: str, taken: Taken | None = 
     shared = taken.shared() if taken is not None else []
     names = {name for _, described in shared for name in described}
     if names.intersection(product.stream_file or "" for product in kept):
-        raise NotAdoptable("two event streams have a file of one name")
+        raise NotAdoptable("two event streams have the same file name")
     declared = [name for name in job.table.outputs if name != products.RECORD]
     adopted = taken.adopted if taken is not None else None
     content = products.save(job.folder, kept, declared=declared, adopted=adopted)

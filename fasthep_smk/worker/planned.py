@@ -26,8 +26,8 @@ class Changed(SmkError):
     """
 
     fix = (
-        "'fasthep-smk translate' plans the job with the edited file; one that an operation writes "
-        "itself is named under smk: {ignore_reads: [...]}"
+        "'fasthep-smk translate' plans the job with the edited file; list a file that an operation "
+        "writes itself under smk: {ignore_reads: [...]}"
     )
 
     def __init__(self, files: Iterable[str], *, failed: BaseException | None = None) -> None:
@@ -36,7 +36,7 @@ class Changed(SmkError):
         effect = "the job does not count"
         if failed is not None:
             effect = f"perhaps why the job failed: {type(failed).__name__}: {failed}"
-        super().__init__(f"{names[0]}{more} changed while the run goes on: {effect}")
+        super().__init__(f"{names[0]}{more} changed during the run: {effect}")
 
 
 def check_files(

@@ -80,9 +80,7 @@ def run_end(job: Job, session: Session, folder: Path, store: Store) -> Ending:
     try:
         ending = _apart(job, session, folder, store, nodes)
     except _InTheWay as error:
-        print(
-            f"all of it is made again, one after the other: {masked(str(error))}", file=sys.stderr
-        )
+        print(f"all plots are made again, one after another: {masked(str(error))}", file=sys.stderr)
         first = len(session.record().operations)
         for node in nodes:
             session.run_end_nodes(store, [node])

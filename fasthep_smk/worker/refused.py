@@ -25,9 +25,9 @@ __all__ = ["SENT", "Refused", "refusal", "stop_without"]
 SENT = "FASTHEP_SMK_SENT"
 _UNKNOWN = (
     "require it under execution.credentials, so that it is checked before and during a run; "
-    "'fasthep-smk doctor' shows those that are there"
+    "'fasthep-smk doctor' shows those you have"
 )
-_NOT_THE_ONE = "is it the right one for this server? 'fasthep-smk doctor WORKFLOW' shows it"
+_NOT_THE_ONE = "check that it is right for this server: 'fasthep-smk doctor WORKFLOW' shows it"
 
 
 class Refused(SmkError):

@@ -176,7 +176,7 @@ def _run_job(job: Job) -> int:
     last_words.end_by(math.inf)  # this process may have run another one
     build = job.build
     if job.is_done:
-        print("an earlier process has finished this job, and could not report it", file=sys.stderr)
+        print("an earlier process has finished this job, but could not report it", file=sys.stderr)
         failures.clear(build, job.rule, job.key)
         return 0
     earlier = _earlier(build, job) if job.sent.attempt > 1 else []
@@ -256,7 +256,7 @@ def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
         _forget_damaged(job, record)
     problem, fix = failures.one_line(error), getattr(error, "fix", None)
     if gone := _gone(job):
-        problem = f"its input file was moved or deleted while the run went on: {gone}"
+        problem = f"its input file was moved or deleted during the run: {gone}"
         fix = "put it back, then run the same command again"
     failures.note(
         job.build,

@@ -269,7 +269,7 @@ class TestNodesAtTheEnd:
         self.assert_complete(found, store, tmp_path / "stage")
         assert seen == ["red"]
         assert found.written == {}
-        assert "all of it is made again, one after the other" in capfd.readouterr().err
+        assert "all plots are made again, one after another" in capfd.readouterr().err
 
     def test_fail_as_they_would_in_one(self, run_end: Any, tmp_path: Path) -> None:
         nodes = {**dict.fromkeys(self.names, nothing), "d": fails}

@@ -50,7 +50,7 @@ def test_refused_although_it_is_valid(file: Path) -> None:
     found = refusal(OSError("HTTP Error 403: Forbidden"), None, REQUIRED)
     assert str(found) == "a server refused its credential: OSError: HTTP Error 403: Forbidden"
     assert found is not None
-    assert "right one" in found.fix
+    assert "right for this server" in found.fix
 
 
 def test_refused_and_nothing_is_required() -> None:
