@@ -155,7 +155,9 @@ class BatchExecutor(Executor):
         elif MAY_PASS.search(said) or not (pools := self._queue.leave(job)):
             return _refused(said)
         else:
-            self._tell("pool {!r} takes no jobs, they go to pool {!r}".format(*pools), f": {said}")
+            self._tell(
+                "pool {!r} accepts no jobs, they go to pool {!r}".format(*pools), f": {said}"
+            )
         return None
 
     def _is_patient(self, said: str) -> bool:
@@ -170,10 +172,10 @@ class BatchExecutor(Executor):
     def _wait_for_room(self, job: SnakemakeJob, said: str) -> None:
         """Let a job wait until the batch system takes more of this user's."""
         title = sites.title(self._system)
-        what = f"{title} takes no more jobs now, the others wait for that"
+        what = f"{title} accepts no more jobs now: the others wait"
         if what not in self._told:
             queued = self._submissions.system.queued(Path.cwd())
-            fix = f"; workers: {len(queued)} of its pool keeps within that" if queued else ""
+            fix = f"; workers: {len(queued)} in its pool stays below the limit" if queued else ""
             self._tell(what, f": {said}{fix}")
         self._crowded.append(job)
 
@@ -290,7 +292,7 @@ class BatchExecutor(Executor):
     def _note_silence(self, *, is_silent: bool) -> None:
         """Tell the user that the states of jobs are not known, and that they are again."""
         title, now = sites.title(self._system), time.monotonic()
-        what = f"the states of jobs are not known: {title} says nothing of them"
+        what = f"the states of jobs are not known: {title} does not report them"
         if is_silent:
             self._unheard_since = now if self._unheard_since is None else self._unheard_since
             if now - self._unheard_since > _SILENT:
@@ -298,7 +300,7 @@ class BatchExecutor(Executor):
             return
         if what in self._told:
             self._told.remove(what)
-            problem(f"{title} tells the states of jobs again")
+            problem(f"{title} reports the states of jobs again")
         self._unheard_since = None
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
@@ -347,7 +349,7 @@ class BatchExecutor(Executor):
             return
         self._submissions.ended(str(job_info.external_jobid))
         if not self._retries.settle(job, "lost"):
-            super().report_job_error(job_info, msg=f"{why}; it was lost so often before")
+            super().report_job_error(job_info, msg=f"{why}; it was lost too often")
         elif self._tracker is not None:
             print(f"{job.name}: sent again: {why}", flush=True)
         else:

@@ -41,7 +41,7 @@ Cause = Literal["lost", "credential", "wanted", "refused", "error"]
 _MOST: dict[Cause, int] = {"lost": 5, "credential": 20}
 #: Which amount a job lacked, by how it died.
 _AMOUNTS = {kind: name for name, kind in GROWING.items()}
-_NOT_AGAIN = "; not tried again: no other attempt would have more"
+_NOT_AGAIN = "; not tried again: no other attempt would get more"
 
 
 @dataclass(frozen=True)

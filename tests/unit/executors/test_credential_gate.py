@@ -64,11 +64,11 @@ def test_the_gate_is_shut_while_the_token_has_ended(file: Path) -> None:
     assert is_open()
     assert len(told) == 2  # each change once
     assert told[0].startswith(f"the bearer token ({file}) expired at ")
-    assert f": jobs wait; renew it: {RENEWAL}" in told[0]
+    assert f": jobs wait until you renew it: {RENEWAL}" in told[0]
     assert told[1].startswith("the bearer token was renewed, until ")
     file.unlink()
     assert not is_open()
-    assert told[2].startswith("the bearer token is gone: jobs wait; renew it: ")
+    assert told[2].startswith("the bearer token is gone: jobs wait until you renew it: ")
     assert Gate(()).is_open()
 
 

@@ -72,7 +72,7 @@ def test_the_next_attempt_has_more_memory(
     pass_over_hopeless(failed, folder)
     assert failed.attempt == (3 if tried is None else tried - 1)
     [note] = failures.read_all(folder)
-    suffix = "" if tried else "; not tried again: no other attempt would have more"
+    suffix = "" if tried else "; not tried again: no other attempt would get more"
     assert (note.attempt, note.problem) == (1, f"too much{suffix}")
 
 
