@@ -35,7 +35,7 @@ def check_places(aside: Path, build: Path, sources: Iterable[Path]) -> None:
         source = own.get(_identity(build / name))
         if source is not None:
             raise Findings.one(
-                "the workflow, or a part of it, is in the place of a file that is written",
+                "the workflow, or a file that it includes, would be overwritten",
                 file=str(source),
                 key="--outdir",
                 value=str(build),

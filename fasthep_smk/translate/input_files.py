@@ -101,7 +101,7 @@ def server_findings(
                     key="data.datasets",
                     problem=f"{server} does not answer: {what}",
                     value=problem,
-                    hint="is its name right, and does it run? The same command goes on then",
+                    hint="check its name and that it runs, then run the same command again",
                 )
             )
     return found
@@ -155,7 +155,7 @@ def _beside(file: str, root: Path, workflow: Path) -> str | None:
     if (root / file).exists() or not (root / folder / file).exists():
         return None
     return (
-        "it lies beside the workflow, but paths start in the folder that you run in: "
+        "it is next to the workflow, but paths start in the folder that you run in: "
         f"{shell(['cd', folder])}, and run there"
     )
 

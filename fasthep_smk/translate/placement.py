@@ -100,7 +100,7 @@ def place(
     told = any(one.options.get(site.system) for one in used)
     if site.folder is None and here is None and site.why.startswith("execution") and not told:
         notes.append(
-            f"{site.why}: neither a site nor the pools say how jobs are submitted: "
+            f"{site.why}: neither the site nor the pools say how to submit jobs: "
             f"'fasthep-smk site init {site.system} my_site' writes a site, and --profile my_site "
             "chooses it"
         )
@@ -140,8 +140,8 @@ def place(
     }
     if fallback_after and not sites.holds_jobs(site.system):
         notes.append(
-            f"fallback_after has no effect: executor {site.system!r} cannot take a job out of its "
-            "queue that waits"
+            f"fallback_after has no effect: executor {site.system!r} cannot remove a waiting job "
+            "from its queue"
         )
         fallback_after = {}
     contained_in = execution.environment and execution.environment.image
@@ -292,11 +292,11 @@ def unsafe_path(execution: Execution, build: Path, launch: Path) -> Finding | No
     move = "move or rename the folder"
     folders = module.NOT_IN_FOLDERS
     found = [
-        (launch, "the folder that this is started in", move, folders),
+        (launch, "the folder that you run in", move, folders),
         (build, "the build folder", f"another --outdir, or {move}", folders),
     ]
     programs = module.NOT_IN_PROGRAMS
-    other = "make the environment in a folder of another name, or move or rename this one"
+    other = "put the environment into a folder with another name, or rename this one"
     if not execution.staging.sends(system):  # jobs have the interpreter that runs this
         found.append((Path(sys.executable), "the Python of jobs", other, programs))
     if environment is not None and environment.image is None and not environment.is_packed:
@@ -305,10 +305,10 @@ def unsafe_path(execution: Execution, build: Path, launch: Path) -> Finding | No
     for path, what, hint, refused in found:
         if bad := sorted(refused & set(str(path))):
             return Finding(
-                problem=f"{system} would take the name of {what} for something else",
+                problem=f"{system} would misread the name of {what}",
                 value=as_yaml(str(path)),
                 expected=f"a path without {', '.join(_IN_WORDS.get(one, one) for one in bad)}: "
-                "it stands in the commands of jobs",
+                "it is part of the commands of jobs",
                 hint=hint,
             )
     return None

@@ -107,10 +107,10 @@ def amounts(
             made.own[rule.name] = own
     if names := [*dict.fromkeys(unsaid)]:
         made.notes.append(
-            f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is given: "
-            f"jobs ask for {format_bytes(FIRST_MEMORY)} for each cpu at first, then for what those "
-            "of their rule took; resources: {memory: ...} gives it, and config: {sizes: fixed} "
-            "leaves it to the batch system"
+            f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is set: "
+            f"jobs request {format_bytes(FIRST_MEMORY)} per cpu at first, then what jobs of their "
+            "rule used; resources: {memory: ...} sets it, and config: {sizes: fixed} leaves it to "
+            "the batch system"
         )
     return made
 

@@ -604,10 +604,7 @@ def _selected(
 
 def _unknown_files(paths: list[str]) -> str:
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return (
-        f"neither size nor time is known of {paths[0]}{more}: a change of the content will not "
-        "be noticed"
-    )
+    return f"size and time of {paths[0]}{more} are not known: a change of content is not noticed"
 
 
 def _apart(findings: list[Finding], start: Start) -> tuple[list[Finding], list[str]]:

@@ -41,7 +41,7 @@ def test_on_slurm_no_name_of_a_folder_is_run(
     build = Path("/data", name if what == "build" else "b")
     found = unsafe_path(site, build, launch)
     assert found is not None
-    assert "slurm would take the name of" in found.problem
+    assert "slurm would misread the name of" in found.problem
     assert repr(name)[1:-1] in str(found.value)
     assert "rename" in str(found.hint)
 
@@ -68,7 +68,7 @@ def test_htcondor_splits_no_interpreter(
     monkeypatch.setattr(sys, "executable", f"/opt/{name}/bin/python")
     found = unsafe_path(site, Path("/data"), Path("/home"))
     assert found is not None
-    assert found.problem == "htcondor would take the name of the Python of jobs for something else"
+    assert found.problem == "htcondor would misread the name of the Python of jobs"
 
 
 def test_htcondor_splits_no_prefix(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_htcondor_splits_no_prefix(tmp_path: Path) -> None:
     found = unsafe_path(site, Path("/data"), Path("/home"))
     assert found is not None
     assert str(found).splitlines() == [
-        "htcondor would take the name of the environment of jobs for something else",
+        "htcondor would misread the name of the environment of jobs",
         "    found: '/cvmfs/our env'",
-        "    expected: a path without spaces: it stands in the commands of jobs",
-        "    hint: make the environment in a folder of another name, or move or rename this one",
+        "    expected: a path without spaces: it is part of the commands of jobs",
+        "    hint: put the environment into a folder with another name, or rename this one",
     ]
 
 
@@ -106,6 +106,6 @@ def test_a_run_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fasthep_smk", "workflow.yaml", "--profile", tmp_path / "site"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "slurm would take the name of the folder that this is started in" in done.stderr
+    assert "slurm would misread the name of the folder that you run in" in done.stderr
     assert "1 problem" in done.stderr
     assert sorted(one.name for one in folder.iterdir()) == ["workflow.yaml"]

@@ -278,7 +278,7 @@ def first_asked(execution: str, build: Path | None = None) -> list[int | None]:
     (rule,) = (one for one in rules if "A" in one.stages)
     asked = [one.request.memory for one in placement.attempts[rule.name]]
     # It is said once, where it is so.
-    first = "no memory is given: jobs ask for 2 GB for each cpu at first"
+    first = "no memory is set: jobs request 2 GB per cpu at first"
     said = [note for note in notes if first in note]
     assert len(said) == (asked[0] is not None)
     return asked
