@@ -56,7 +56,7 @@ def _product_findings(variation: Variation, workflow: str) -> Iterator[Finding]:
                 key=f"analysis.stages[{stages[0]!r}]",
                 problem=f"makes {len(stages)} {kind} products, which would be one file, {name!r}",
                 expected=f"one {kind} among the results of an operation",
-                hint="let several stages make them, with a parameter that says which",
+                hint="make each in a stage of its own, chosen by a parameter",
             )
         elif len(stages) > 1:
             yield Finding(
@@ -98,18 +98,18 @@ def _sink_findings(node: Node, variation: Variation, workflow: str) -> Iterator[
             value=template,
             expected="{dataset} in the path"
             if key == "path"
-            else "applies_to or one dataset; a plot's file name takes no {dataset}",
+            else "applies_to or one dataset; a plot's file name cannot contain {dataset}",
             hint="or 'when: final' for one file of the whole run",
         )
     if node.scope == "partition" and _collides(node, key, template, places):
         yield Finding(
             file=workflow,
             key=shown,
-            problem=f"{len(places)} partitions would write one file, each over the other's",
+            problem=f"{len(places)} partitions would overwrite each other's file",
             value=template,
             expected="{dataset} and {part} (or {partition_id}) in the path"
             if key == "path"
-            else "'when: final': a plot of one partition has no file name of its own",
+            else "'when: final', since plots of partitions share a file name",
         )
 
 

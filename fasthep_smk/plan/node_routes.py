@@ -58,7 +58,7 @@ def joint_route(what: str, nodes: Iterable[Node], router: Router) -> tuple[Route
     first, *others = wishes.values()
     route = route_of(first, router)
     warnings = [
-        f"{what} is one job: {', '.join(node.stage for node in group)} goes to pool "
+        f"{what} is a single job: {', '.join(node.stage for node in group)} goes to pool "
         f"{route.attempts[0].pool!r} with {first[0].stage}, not to "
         f"{route_of(group, router).attempts[0].pool!r}"
         for group in others

@@ -121,7 +121,7 @@ def _counted(
     for one in partitions:
         if (number := events(one)) is None:
             raise WrongArgument.one(
-                f"it is not known how many events {one.file} has",
+                f"the number of events in {one.file} is not known",
                 key=wanted.option,
                 expected="--sample or --partitions",
             )

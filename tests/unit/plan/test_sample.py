@@ -66,7 +66,7 @@ def test_the_whole_is_no_sample() -> None:
     [
         (Sample.of_ranges("dta:1"), "did you mean 'data'?"),
         (Sample.of_ranges("data:1-4"), "expected: 1 to 3"),
-        (Sample(option="--events 9", events=9), "it is not known how many events data.root has"),
+        (Sample(option="--events 9", events=9), "the number of events in data.root is not known"),
     ],
 )
 def test_what_is_not_there_is_refused(sample: Sample, message: str) -> None:
