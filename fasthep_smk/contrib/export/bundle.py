@@ -71,7 +71,7 @@ def _require_new(folder: Path) -> None:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Findings.one(
-            "something is here already: nothing was written",
+            "this folder is not empty: nothing was written",
             key="OUT",
             value=str(folder),
             expected="a new or an empty folder",

@@ -131,11 +131,11 @@ def _line(found: Forecast) -> str:
     end = time.strftime("%a %d %b, %H:%M", time.localtime(time.time() + found.seconds))
     text = (
         f"forecast: {found.jobs} jobs, {_hours(found.core_seconds)} core-hours, "
-        f"{about_bytes(found.disk)} on disk; it takes {_seconds(found.seconds)}: "
-        f"started now, it ends at {end}"
+        f"{about_bytes(found.disk)} on disk, {_seconds(found.seconds)}: "
+        f"a run started now ends at {end}"
     )
     if found.unknown:
-        text += f"\nnot counted, as no such job is done: {', '.join(found.unknown)}"
+        text += f"\nnot included, as no job of these is done yet: {', '.join(found.unknown)}"
     return text
 
 

@@ -150,7 +150,7 @@ def init_from_root(file: str, folder: Path, name: str | None) -> FromRoot:
     tree = next((one for one in trees if name in (None, one.name)), None)
     if tree is None:
         names = [one.name for one in trees]
-        problem = "there is no tree of this name in it"
+        problem = "it has no tree of this name"
         raise WrongArgument([not_among(name, names, problem=problem, file=file, key="--tree")])
     branch, values = _first_branch(file, tree)
     path = local_path(file)
@@ -169,7 +169,7 @@ def trees_in(file: str) -> list[Tree]:
     """Return the trees of a file, the one with most entries first.
 
     Raises:
-        WrongArgument: it cannot be read, or there is no tree in it.
+        WrongArgument: it cannot be read, or it has no tree.
     """
     if problem := look_into([file], [], Path.cwd())[file].problem:
         raise WrongArgument.one(problem, file=file)
@@ -184,7 +184,7 @@ def trees_in(file: str) -> list[Tree]:
         raise WrongArgument.one(problem, file=file) from error
     if not found:
         held = f"it holds {', '.join(sorted({*kinds.values()})) or 'nothing'}"
-        raise WrongArgument.one("there is no tree in it", file=file, value=held)
+        raise WrongArgument.one("it has no tree", file=file, value=held)
     return sorted(found, key=lambda tree: -tree.entries)
 
 
@@ -214,7 +214,7 @@ def _first_branch(file: str, tree: Tree) -> tuple[Branch, np.ndarray]:
     numbers = [one for one in tree.branches if one.value not in (None, "bool")]
     if not numbers:
         types = ", ".join(printable(one.typename) for one in tree.branches) or "no branches"
-        problem = "no branch of the tree is numbers, flat or jagged"
+        problem = "no branch of the tree holds numbers, flat or jagged"
         raise WrongArgument.one(problem, file=file, key=tree.name, value=types)
     ranked = sorted(numbers, key=lambda one: (one.shape == "jagged", one.value not in _FLOATS))
     for branch in ranked:

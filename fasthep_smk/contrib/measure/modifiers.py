@@ -85,8 +85,8 @@ class Profile(Measured):
         _add_counts(root, vars(profiler)["stats"])
         notes += [
             f"{seconds:.3g} s, of them {cpu:.3g} s of CPU time; measured by cProfile.",
-            "It counts calls by pairs: what a function takes that is called from several places is "
-            "shared out by how long each of these calls took.",
+            "It counts calls by pairs: the time of a function that is called from several places "
+            "is divided among them in proportion to what these calls took.",
         ]
 
 
@@ -135,8 +135,8 @@ class Memory(Measured):
                 frame = frame.add(f"{call.filename}:{call.lineno}", megabytes)
         notes += [
             f"At most {about_bytes(max(peak - before, 0))} more than before; seen when it held "
-            f"{about_bytes(held)}. Measured by tracemalloc, which sees what Python and numpy ask "
-            "for, and not what libraries do for themselves."
+            f"{about_bytes(held)}. Measured by tracemalloc, which sees the memory of Python and "
+            "numpy, but not what other libraries allocate."
         ]
 
 

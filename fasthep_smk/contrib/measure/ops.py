@@ -100,7 +100,7 @@ def do_ops(options: argparse.Namespace) -> int:
         close = nearest(name, [one.name for one in everything])
         more = "" if options.workflow else "; --workflow workflow.yaml shows your own, too"
         raise UsageError(
-            f"nothing of this name: {printable(name)!r}"
+            f"there is no operation or component {printable(name)!r}"
             + (f"\n    hint: did you mean {close!r}?" if close else "")
             + f"\n    hint: 'fasthep-smk ops' lists all{more}"
         )

@@ -65,7 +65,7 @@ def contents_of(kind: str, modules: Iterable[str] = ()) -> Packable:
         return CondaContents(kind, wanted, prefix)
     if is_conda(prefix):
         raise Findings.one(
-            "this is an environment of conda or pixi: it holds more than Python packages",
+            "this is a conda or pixi environment: it holds more than Python packages",
             key="--environment packed-venv",
             value=str(prefix),
             expected="packed-conda or packed-pixi",

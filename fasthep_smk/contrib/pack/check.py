@@ -83,7 +83,7 @@ def _judge(done: subprocess.CompletedProcess[str]) -> None:
     findings += [
         Finding(
             key="packed environment",
-            problem=f"the module {name!r} comes from outside of it",
+            problem=f"the module {name!r} is not part of the environment",
             value=path,
             hint="install it, instead of naming its folder in a .pth file",
         )

@@ -50,7 +50,7 @@ def _kind(asked: Environment | None) -> str:
         return "packed-conda" if is_conda(Path(sys.prefix)) else "packed-venv"
     if not asked.is_packed:
         raise UsageError(
-            f"{asked.file} asks for {asked.type}, of which nothing is packed; "
-            "--environment packed-venv packs all the same"
+            f"{asked.file} asks for {asked.type}, which needs no packing; "
+            "--environment packed-venv packs it nevertheless"
         )
     return asked.type

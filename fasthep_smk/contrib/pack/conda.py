@@ -44,7 +44,7 @@ class CondaContents(Packable):
     def facts(self) -> dict[str, object]:
         if not is_conda(self.prefix):
             raise Findings.one(
-                "this is not an environment of conda or pixi: there is no conda-meta in it",
+                "this is not a conda or pixi environment: it has no conda-meta folder",
                 key=f"--environment {self.kind}",
                 value=str(self.prefix),
                 expected="fasthep-smk, installed in a conda or pixi environment",

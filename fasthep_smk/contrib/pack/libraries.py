@@ -58,7 +58,7 @@ def c_library(program: Path) -> CLibrary:
     minor = re.fullmatch(r"glibc 2\.(\d+)", version)
     if found is None or minor is None or int(minor[1]) < _FIRST:
         raise Findings.one(
-            "the interpreter cannot be packed here: its C library is too old or another one",
+            "the interpreter cannot be packed here: its C library is too old, or is not glibc",
             value=version or "not glibc",
             expected=f"a dynamic executable, and glibc 2.{_FIRST} or newer",
             hint="pack on a newer machine; the archive itself runs on older ones",

@@ -41,9 +41,9 @@ def unusable(execution: Execution, *, here: bool) -> str | None:
     if here:
         return "all jobs are on this machine"
     if not sites.has_pilots(execution.site.system):
-        return f"executor {execution.site.system!r} offers none, each job is a batch job"
+        return f"executor {execution.site.system!r} has none, so each job is a batch job"
     if execution.staging.transfers:
-        return "jobs are sent their files (staging.mode: transfer), and pilots share the folder"
+        return "files are sent to jobs (staging.mode: transfer), but pilots need a shared folder"
     if execution.environment is not None and execution.environment.image is not None:
         return "jobs run in a container"
     if importlib.util.find_spec("parsl") is None:
@@ -115,7 +115,7 @@ def crews(
             fewer = ", or fewer pilot.tasks" if pilot.tasks > 1 else ""
             without(
                 alike.pool,
-                f"a pilot would be larger than what there is ({wrong.value}; {wrong.expected}); "
+                f"a pilot would be larger than any node ({wrong.value}; {wrong.expected}); "
                 f"ask for less{fewer}",
             )
             return _Kind(None, most)

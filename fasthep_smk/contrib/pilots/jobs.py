@@ -203,7 +203,7 @@ class Batch:
         waiting = {job: known[job].reason for job in self.alive("waiting") if job in known}
         held = {job: why for job, why in waiting.items() if why.startswith("held: ")}
         for why in dict.fromkeys(held.values()):
-            self._say(f"pool {self.pool!r}: a pilot is taken out of the queue, it was {why}")
+            self._say(f"pool {self.pool!r}: a pilot is removed from the queue: it was {why}")
         self.cancel(list(held))
         return True
 

@@ -37,8 +37,8 @@ class Lost:
     def why(self) -> str:
         """Why a job has failed that has lost so many."""
         if self.fix:
-            return f"{self.number} pilots that ran it have come to the end of their time"
-        return f"{self.number} pilots were lost that ran it"
+            return f"{self.number} pilots that ran it reached their time limit"
+        return f"{self.number} pilots that ran it were lost"
 
 
 class Losses:
@@ -75,7 +75,7 @@ class Losses:
         said, pool = "", f"pool {crew.attempt.pool!r}"
         with contextlib.suppress(Exception):  # what cannot be asked says nothing
             said = self._system.fate(pilot) or ""
-        how = said or f"{self._name} does not say how it has ended"
+        how = said or f"{self._name} does not say how it ended"
         self._say(f"{pool}: pilot {pilot} was lost: {how}{'; its jobs run again' * again}")
         if crew.until is None and failures.is_of_time(said) and pool not in self._told:
             self._told.add(pool)
@@ -88,5 +88,5 @@ class Losses:
 def _fix(crew: Crew) -> str:
     return (
         f"give pool {crew.attempt.pool!r} a walltime, as long as one of its jobs takes at most "
-        '(config: {walltime: "HH:MM:SS"}); no pilot starts a job then whose end it would not see'
+        '(config: {walltime: "HH:MM:SS"}); a pilot then starts a job only if it lasts long enough'
     )

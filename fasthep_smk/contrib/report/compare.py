@@ -220,7 +220,7 @@ def _differing(one: Any, other: Any) -> tuple[str, list[_Bin]]:
     if one.axes != other.axes:
         return "the axes have other bins", []
     if one.storage_type != other.storage_type:
-        return "only one of them is of weights", []
+        return "only one of them is weighted", []
     differ: list[_Bin] = []
     for method, what in (("values", "sum of weights"), ("variances", "variance")):
         both = [getattr(found, method)(flow=True) for found in (one, other)]
@@ -260,7 +260,7 @@ def _lacking(one: Facts, other: Facts) -> Iterator[Difference]:
     """Yield the partitions that the results of one of them lack."""
     for (dataset, file, start, stop), first, second in pairs(one.lacking, other.lacking):
         if first is None or second is None:
-            lacks = f"the {'first' if second is None else 'second'} lacks it"
+            lacks = f"missing in the {'first' if second is None else 'second'}"
             yield Difference(file, dataset, failures.span(start, stop), lacks)
 
 
@@ -287,7 +287,7 @@ def sections(found: Comparison) -> list[Section]:
     """Return the tables on what differs; those that would be empty are left out."""
     largest = f"Of each histogram and dataset, the {_BINS} that differ most."
     took = (
-        "What the jobs of each rule took, first → second; those at the top have got slowest. "
+        "What the jobs of each rule took, first → second, those that got slowest at the top. "
         "Change: of the run time of all its jobs together."
     )
     rules = [
@@ -304,7 +304,7 @@ def sections(found: Comparison) -> list[Section]:
         for row in found.rules
     ]
     tables = [
-        _table("Partitions that one of them lacks", found.partitions, "file", "entries"),
+        _table("Partitions missing in one of them", found.partitions, "file", "entries"),
         _table("Cutflows that differ", found.cutflows, "cutflow", "cut"),
         _table("Histograms that differ", found.histograms, "histogram"),
         _table("Bins that differ", found.bins, "histogram", "bin", [largest]),

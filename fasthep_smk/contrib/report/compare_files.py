@@ -217,7 +217,7 @@ class _Classes(dict[str, Any]):
     """
 
     def values(self) -> Any:
-        raise ValueError("it holds objects of classes that are not made for a comparison")
+        raise ValueError("it contains objects that a comparison does not load")
 
 
 def _trees(paths: Iterable[Path], opened: ExitStack) -> Iterator[Any]:

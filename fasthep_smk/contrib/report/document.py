@@ -194,7 +194,7 @@ def _verdict(facts: Facts, counts: Mapping[State, int], share: float | None, end
         return found
     text = f"A sample: {missing_report.said_of_sample(facts.sample)}."
     if found.state in ("finished", "to do"):
-        return Verdict("sample", f"{text} These are not the results of all of it.")
+        return Verdict("sample", f"{text} These are not the results of all events.")
     return replace(found, text=f"{text} {found.text}")
 
 
@@ -209,9 +209,9 @@ def _outcome(facts: Facts, counts: Mapping[State, int], share: float | None, end
     if not total:
         return Verdict("to do", "Nothing is translated yet.")
     if outcome == "stopped":
-        return Verdict("stopped", f"It was stopped: {done}. Run again to go on.")
+        return Verdict("stopped", f"It was stopped: {done}. Run again to continue.")
     if outcome == "running":
-        return Verdict("failed", f"The run was killed: {done}. Run again to go on.")
+        return Verdict("failed", f"The run was killed: {done}. Run again to continue.")
     if outcome == "failed" or counts["failed"]:
         failed = counts["failed"]
         said = f"{failed} job{'s' if failed != 1 else ''} failed; " if failed else ""
@@ -219,7 +219,7 @@ def _outcome(facts: Facts, counts: Mapping[State, int], share: float | None, end
     if facts.lacking:
         lost, parts = len(facts.lacking), len(facts.events)
         events = "" if share is None else f", {percent(share)} of the events"
-        return Verdict("partial", f"The results lack {lost} of {parts} partitions{events}.")
+        return Verdict("partial", f"Missing in the results: {lost} of {parts} partitions{events}.")
     if counts["done"] < total:
         return Verdict("to do", f"{done}.")
     return Verdict("finished", f"All {total} jobs are done.")

@@ -299,8 +299,8 @@ def _charts(facts: Facts, report: Report) -> str:
     )
     return (
         "<p class=note>What ran in the last run, by the time since it began."
-        f"{kept if report.earlier else ''} Grey: a job waited that could have run."
-        f"{' Pale: it runs still.' if report.counts['running'] else ''}"
+        f"{kept if report.earlier else ''} Grey: a job was ready but waited."
+        f"{' Pale: still running.' if report.counts['running'] else ''}"
         "</p><noscript><p class=note>These charts need JavaScript.</p></noscript>"
         f'<label>rule <select id="only"><option value="">all</option></select></label>{figures}'
     )
@@ -380,7 +380,7 @@ def _rules(report: Report) -> str:
         for source in row.reads:
             readers.setdefault(source, []).append(row.rule)
     return (
-        '<p class="note">Each rule stands below those that it reads; its colour is its pool. '
+        '<p class="note">Each rule is below the rules that it reads; the colour shows its pool. '
         "A dashed border: jobs are left to do; red: some failed.</p>"
         f'<ul class="legend">{legend}</ul><div class="graph wide" tabindex="0">{drawn}</div>'
         + "".join(_rule(row, readers.get(row.rule, [])) for row in rules)
@@ -397,7 +397,7 @@ def _rule(row: RuleFacts, readers: Iterable[str]) -> str:
     facts += [("pool", escape(", ".join(row.pools))), ("jobs", counts)]
     facts += [("reads", reads), ("read by", read_by)]
     total, kept = sum(row.states.values()), len(row.jobs)
-    of = f"Of {amount(total)} jobs {kept}: those that failed or run, then the longest."
+    of = f"Of {amount(total)} jobs {kept}: first those that failed or run, then the longest."
     return (
         f'<details class="rule"><summary>{escape(row.rule)}</summary>'
         f'<div id="rule-{encode(row.rule)}"><dl class="facts">{_described(facts)}</dl>'

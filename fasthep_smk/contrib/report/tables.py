@@ -96,7 +96,7 @@ def _failed(report: Report) -> Section:
         for job in report.failures
     ]
     more = report.failed - len(rows)
-    notes = [f"{more} more failed: 'fasthep-smk status' counts them"] if more > 0 else []
+    notes = [f"{more} more failed: 'fasthep-smk status' lists them"] if more > 0 else []
     return Section("failures", "Failed jobs", rows, notes)
 
 
@@ -111,7 +111,7 @@ def _missing(report: Report) -> Section:
         }
         for part in report.missing
     ]
-    return Section("missing", "Partitions that the results lack", rows)
+    return Section("missing", "Partitions missing in the results", rows)
 
 
 def _by_variation(rows: Iterable[Any], place: Callable[[Any], Any]) -> dict[Any, dict[str, Any]]:
@@ -185,7 +185,7 @@ def _results(report: Report) -> list[Section]:
         }
         for row in report.skims
     ]
-    written = "Events that were written; the files themselves are below."
+    written = "Events in the skims; the files themselves are below."
     files = [{"file": Link(row.file, row.file), "size": size(row.size)} for row in report.files]
     return [
         Section("histograms", "Histograms", histograms, [outside, *([_CHANGES] if varied else [])]),
@@ -240,7 +240,7 @@ def _critical(report: Report) -> Section:
     ]
     notes = [
         "Each of these jobs needed the one above it, which was the last of what it needed to end.",
-        f"Its jobs ran {duration(ran)} and waited {duration(waited)} that they could have run.",
+        f"Its jobs ran {duration(ran)} and were ready but waited for {duration(waited)}.",
     ]
     ended = report.verdict.state in ("finished", "partial")
     title = "What set the end of the run" if ended else "What the job that ended last needed"
@@ -255,9 +255,9 @@ def _reasons(report: Report) -> Section:
     ]
     kept = report.earlier
     notes = [
-        f"{amount(kept)} of the jobs that are done ran in an earlier run, and count still."
+        f"{amount(kept)} of the jobs that are done ran in an earlier run, and are still valid."
         if kept
-        else "No job of an earlier run counts."
+        else "No job of an earlier run is still valid."
     ]
     return Section("reasons", "What ran in the last run, and why", rows, notes)
 

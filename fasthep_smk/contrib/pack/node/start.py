@@ -251,7 +251,7 @@ def frames(archive: Path, offset: int, size: int, digest: hashlib._Hash) -> Iter
             digest.update(head + body)
             size -= len(head) + len(body)
             if head[:8] != _FRAME or not body or size < 0:
-                raise Stop(DAMAGED, f"{archive} is damaged: it was cut short or changed")
+                raise Stop(DAMAGED, f"{archive} is damaged: it is incomplete or was changed")
             yield body
 
 

@@ -142,7 +142,7 @@ def test_a_tree_without_numbers_is_one_message(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     events.named_branch_file(tmp_path / "f.root", "x", [True, False])
-    with pytest.raises(WrongArgument, match="no branch of the tree is numbers"):
+    with pytest.raises(WrongArgument, match="no branch of the tree holds numbers"):
         init_from_root("f.root", Path("out"), None)
 
 
@@ -204,7 +204,7 @@ def test_the_tree_with_most_entries_is_first(
 def test_a_file_without_a_tree_says_what_it_holds(tmp_path: Path) -> None:
     with uproot.recreate(tmp_path / "a.root") as out:
         out["h"] = np.histogram([1, 2, 3])
-    with pytest.raises(WrongArgument, match="there is no tree in it") as error:
+    with pytest.raises(WrongArgument, match="it has no tree") as error:
         trees_in(str(tmp_path / "a.root"))
     assert "TH1D" in str(error.value)
 

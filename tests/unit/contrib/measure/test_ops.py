@@ -119,7 +119,7 @@ def test_a_broken_module_is_told_in_its_line(
 def test_a_name_that_nothing_has(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ops", "hep.hits"]) == 2
     said = capsys.readouterr().err
-    assert "nothing of this name: 'hep.hits'" in said
+    assert "there is no operation or component 'hep.hits'" in said
     assert "did you mean 'hep.hist'?" in said
 
 

@@ -113,8 +113,7 @@ def test_a_pilot_that_no_node_is_large_enough_for_is_not_asked_for() -> None:
     assert found.of("B", 1) is not None
     assert said == [
         "pool 'big': no pilots, each job is a batch job of its own: a pilot would be larger than "
-        "what there is (memory: 21000000000; at most 16000000000); ask for less, or fewer "
-        "pilot.tasks"
+        "any node (memory: 21000000000; at most 16000000000); ask for less, or fewer pilot.tasks"
     ]
 
 

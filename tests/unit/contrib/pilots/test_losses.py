@@ -13,7 +13,7 @@ from fasthep_smk.storage.pilots import Crew
 
 FIX = (
     "give pool 'gpu' a walltime, as long as one of its jobs takes at most (config: {walltime: "
-    '"HH:MM:SS"}); no pilot starts a job then whose end it would not see'
+    '"HH:MM:SS"}); a pilot then starts a job only if it lasts long enough'
 )
 
 
@@ -58,10 +58,10 @@ def test_a_job_has_lost_as_many_as_it_had(monkeypatch: pytest.MonkeyPatch) -> No
     lost = [told.losses.note("a", crew(), ManagerLost(pilot)) for pilot in "789"]
     assert [one.number for one in lost] == [1, 2, 3]
     assert (lost[-1].said, lost[-1].fix) == ("Slurm: NODE_FAIL, node std2", None)
-    assert lost[-1].why == "3 pilots were lost that ran it"
+    assert lost[-1].why == "3 pilots that ran it were lost"
     assert told.said == [
-        "pool 'gpu': pilot 7 was lost: Slurm does not say how it has ended; its jobs run again",
-        "pool 'gpu': pilot 8 was lost: Slurm does not say how it has ended; its jobs run again",
+        "pool 'gpu': pilot 7 was lost: Slurm does not say how it ended; its jobs run again",
+        "pool 'gpu': pilot 8 was lost: Slurm does not say how it ended; its jobs run again",
         "pool 'gpu': pilot 9 was lost: Slurm: NODE_FAIL, node std2",
     ]
 
@@ -72,7 +72,7 @@ def test_a_job_that_is_longer_than_pilots_is_told_with_the_fix(
     over = "Slurm: TIMEOUT, TimeLimit, node std1"
     told = Told(monkeypatch, **{f"job{pilot}": over for pilot in "789"})
     lost = [told.losses.note("a", crew(), ManagerLost(pilot)) for pilot in "789"][-1]
-    assert lost.why == "3 pilots that ran it have come to the end of their time"
+    assert lost.why == "3 pilots that ran it reached their time limit"
     assert lost.fix == FIX
     assert told.said[0].startswith(f"pool 'gpu': pilot 7 was lost: {over}")
     assert told.said[1] == (

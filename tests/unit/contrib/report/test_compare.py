@@ -142,7 +142,7 @@ def test_partitions_that_one_of_them_lacks_are_named(tmp_path: Path) -> None:
     job = tables.entry(signature=tables.signed("s"), missing=(lost,))
     (other / layout.table("r")).write_text(tables.table(jobs={"k": job}).to_text())
     (row,) = compare.comparison(one, other).partitions
-    assert (row.dataset, row.name, row.how) == ("dy", "dy.root", "the second lacks it")
+    assert (row.dataset, row.name, row.how) == ("dy", "dy.root", "missing in the second")
 
 
 def test_it_ends_as_diff_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

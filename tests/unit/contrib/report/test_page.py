@@ -276,7 +276,7 @@ def test_attempts_that_failed_and_jobs_that_run_are_in_the_charts(build: Path) -
     with lock.hold(build):
         text = page.write(build).read_text()
     assert [job[7:] for job in told(text)["jobs"]] == [[], [1], [2]]
-    assert "Pale: it runs still." in text
+    assert "Pale: still running." in text
 
 
 def test_an_attempt_of_which_nobody_knows_when_is_in_no_chart(build: Path) -> None:
