@@ -156,8 +156,8 @@ class Results:
         try:
             return pickles.load_histogram(files.read_plain(path))
         except pickles.Refused as error:
-            hint = "if you trust who made it, read it with the module pickle"
-            raise Findings.one(f"is not read: {error}", file=str(path), hint=hint) from error
+            hint = "if you trust its author, read it with the module pickle"
+            raise Findings.one(f"was not read: {error}", file=str(path), hint=hint) from error
 
     def cutflow(self, name: str, variation: str | None = None) -> JsonObject:
         """Return the cutflow of a stage as FAST-HEP writes it: ``nodes`` with ``stats`` by dataset.

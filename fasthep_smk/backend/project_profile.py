@@ -60,7 +60,7 @@ def enable(folder: Path) -> Enabled:
         if _OURS in expanded(["registry"], folder):
             return Enabled(path, False, _apart(folder))
         raise Findings.one(
-            "a profile of yours is here already: it was not changed",
+            "you already have a profile here: it was not changed",
             file=str(path),
             hint=f"add these to its includes:\n          - hepflow:registry\n          - {_OURS}",
         )

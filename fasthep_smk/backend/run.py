@@ -147,7 +147,7 @@ def _workflow(plan: Plan) -> Path:
     named = [one.get("path") for one in layers if one.get("kind") == "workflow"]
     if not named or not named[0]:
         raise Findings.one(
-            "this plan does not say which workflow it was compiled from",
+            "this plan does not name the workflow that it was compiled from",
             hint="compile it again: fasthep compile",
         )
     path = Path(str(named[0]))
@@ -179,14 +179,14 @@ def _agree(placed: Placed, plan: Plan, ctx: YamlMapping) -> None:
     whole = [one.id for one in ours.partitions] if ours is not None else []
     if asked != whole and set(asked) < set(whole):
         raise Findings.one(
-            "the backend snakemake runs all partitions: those that are done are not run again",
+            "the backend snakemake runs all partitions that are not done yet",
             key="--partition",
             value=f"{len(asked)} of {len(whole)} partitions",
-            hint="leave it out; of a job that fails, a message has the command that runs it alone",
+            hint="leave it out; the message of a failed job has the command that runs it alone",
         )
     if ours is None or _content(ours) != _content(plan):
         raise Findings.one(
-            "this workflow becomes another plan than the one to be run: it was edited since, or "
+            "the workflow no longer gives the plan that is to be run: the workflow was edited, or "
             "the plan was",
             file=placed.shown,
             hint="compile it again: fasthep compile, or fasthep run",
@@ -213,7 +213,7 @@ def _told_once() -> Iterator[None]:
         print(f"fasthep-smk: {said}", file=sys.stderr)
         raise _ended(said) from error
     except KeyboardInterrupt:
-        print("fasthep-smk: stopped; what finished is kept, run again to go on", file=sys.stderr)
+        print("fasthep-smk: stopped; finished jobs are kept, run again to resume", file=sys.stderr)
         raise
 
 
