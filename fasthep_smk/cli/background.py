@@ -90,8 +90,7 @@ def retry(name: str, folder: Path) -> int:
             one.system for one in batch_jobs.read(build) if not sites.lists_jobs(one.system)
         ]:
             raise RunFailed(
-                f"{sites.unknown(silent[0])}: cancel the job there, and it is tried again, at its "
-                "next attempt"
+                f"{sites.unknown(silent[0])}: cancel the job there, and the run submits it again"
             )
         raise RunFailed("the batch system does not answer: run this again when it does")
     mine = [left for left in found if name in (left.queued.batch_id, left.job.name)]
@@ -109,10 +108,10 @@ def retry(name: str, folder: Path) -> int:
         )
     if pilots := [left for left in mine if left.job.pilot]:
         raise WrongArgument.one(
-            f"is a pilot of pool {pilots[0].job.pilot!r}, which runs one job after the other",
+            f"is a pilot of pool {pilots[0].job.pilot!r}, which runs one job after another",
             key="JOB",
             value=name,
-            expected="a job: one that hangs in a pilot is ended by its time limit (walltime)",
+            expected="a job; if one hangs in a pilot, its time limit (walltime) ends it",
         )
     for left in mine:
         _cancel(left, build)
@@ -147,7 +146,7 @@ def _still_there(number: str, system: str, build: Path) -> str:
     if queued is None:
         return _silent(system)
     there = any(one.batch_id == number and one.state != "ending" for one in queued)
-    return f"it is still in the queue after {_GOES:.0f} s" if there else ""
+    return f"still in the queue after {_GOES:.0f} s" if there else ""
 
 
 def _stop(build: Path, who: Holder) -> None:

@@ -19,30 +19,30 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
     """Add what is about a build folder and its size."""
     status = commands.add_parser(
         "status",
-        help="what is done, running, failed and to do in a build folder; disk used",
-        description="Show which jobs of a build folder are done, running, failed or to do, who "
-        "works on it, and what it costs on disk. Compiles and changes nothing.",
+        help="count the jobs done, running, failed and to do; show disk use",
+        description="Count the jobs of a build folder that are done, running, failed or to do, "
+        "and show who works on it and how much disk it uses. Compiles and changes nothing.",
     )
     status.add_argument("--json", action="store_true", help="as JSON")
     status.add_argument(
         "--verify",
         action="store_true",
-        help="also list the files of finished jobs that are gone, truncated or changed, which "
-        "reads all of them: exit status 1 if there are any",
+        help="read all files of finished jobs, and list those that are missing, truncated or "
+        "changed: exit status 1 if there are any",
     )
     report = commands.add_parser(
         "report",
-        help="a page on a build folder: results, times, what was asked for and used",
-        description="Write BUILD/report.html, one file that needs no server and no network: how "
-        "it stands, cutflows, plots and histograms, what each rule took, when jobs ran and what "
-        "set the end, what could ask for less, failures, versions. A run writes it at its end.",
+        help="write a page with results, times, and resources requested and used",
+        description="Write BUILD/report.html, one file that needs no server and no network: "
+        "state of the run, cutflows, plots and histograms, resources of each rule, when jobs ran, "
+        "failures, versions. A run writes it at its end.",
     )
     shown = report.add_mutually_exclusive_group()
     shown.add_argument("--text", action="store_true", help="the same tables in the terminal")
     shown.add_argument("--json", action="store_true", help="the same as JSON")
     compare = commands.add_parser(
         "compare",
-        help="which results of two build folders differ, and which rules got slower",
+        help="show which results of two build folders differ, and which rules got slower",
         description="Compare the cutflows, the histograms bin by bin, and what each rule took. "
         "Exit status 0 if the results are the same, 1 if they differ, 2 if they cannot be "
         "compared. Changes nothing.",
@@ -53,21 +53,21 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
     add_trust(compare)
     sizes = commands.add_parser(
         "sizes",
-        help="what jobs took, and what the next ones should ask for: a file for --sizes",
-        description="Print what the jobs of a build folder took of memory and time, what they had "
-        "asked for, and what such jobs should ask for, as YAML: to be read, edited, kept under "
-        "version control, and given to a run with --sizes.",
+        help="print what jobs used and what they should request, as a file for --sizes",
+        description="Print, as YAML, how much memory and time the jobs of a build folder used and "
+        "requested, and what such jobs should request. Edit the file, keep it under version "
+        "control, and give it to a run with --sizes.",
     )
     sizes.add_argument("--json", action="store_true", help="the same as JSON, in bytes and seconds")
     cancel = commands.add_parser(
         "cancel",
         help="stop a run, and cancel the jobs that it has in a batch system",
         description="Stop the run of a build folder as Ctrl-C does, and cancel jobs that an "
-        "earlier run has left in a batch system's queue. What finished is kept.",
+        "earlier run has left in a batch system's queue. Finished jobs are kept.",
     )
     retry = commands.add_parser(
         "retry",
-        help="let a job be submitted to its batch system again",
+        help="cancel one job in the queue, so that the run submits it again",
         description="Cancel one job in the queue, such as one that hangs: the run submits it "
         "again, as its next attempt.",
     )
@@ -76,15 +76,15 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
     )
     clean = commands.add_parser(
         "clean",
-        help="free what a finished run does not need",
+        help="delete what a finished run does not need",
         description="Delete superseded results, event streams between jobs, leftovers of killed "
-        "jobs, logs of succeeded ones and unused metadata. Results and products stay; what is "
-        "needed again is made again.",
+        "jobs, logs of succeeded ones and unused metadata. Results and products stay; a later run "
+        "makes again what it needs.",
     )
     clean.add_argument(
         "--all",
         action="store_true",
-        help="all intermediates: only results stay, the next run starts from nothing",
+        help="delete all intermediate files: the next run starts from the beginning",
     )
     clean.add_argument("-n", "--dry-run", action="store_true", help="show what would be freed")
     for command in (status, report, sizes, cancel, retry, clean):
@@ -101,8 +101,8 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "--keep",
         choices=("all", "auto", "none"),
         default="auto",
-        help="intermediates after a success: all; auto, which bounds what superseded results "
-        "take (the default); none, which deletes all that a run without changes can do without",
+        help="intermediate files to keep after a success: all; auto, which limits the space of "
+        "superseded results (the default); none, except those that an unchanged run needs",
     )
 
 
@@ -110,6 +110,6 @@ def add_trust(command: Parser) -> None:
     command.add_argument(
         "--trust-build",
         action="store_true",
-        help="also with a build folder in which another user has made something, or where others "
-        "may write: what is in it is believed, and run in your name",
+        help="use a build folder even if other users have made or may write files in it: what is "
+        "in it is trusted, and runs in your name",
     )

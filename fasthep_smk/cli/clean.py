@@ -42,10 +42,10 @@ def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> F
     with lock.hold(build):
         if find(build) != []:
             raise Findings.one(
-                "jobs of an earlier run may be in the queue of its batch system, and write here",
+                "jobs of an earlier run may still be in the queue, and write to this folder",
                 key="BUILD",
                 value=str(folder),
-                hint="the next run asks for them; 'fasthep-smk cancel' ends them",
+                hint="run again, which takes them over, or cancel them with 'fasthep-smk cancel'",
             )
         parts = _to_clean(build, everything=everything)
         freed = freed_amounts(parts)
@@ -66,7 +66,7 @@ def as_text(freed: Freed, *, everything: bool = False, dry_run: bool = False) ->
 
     table = tabulate(rows, headers=headers, colalign=("left", "right", "right"))
     verb = "would start" if dry_run else "starts"
-    more = f"results are kept; the next run {verb} from nothing\n" if everything else ""
+    more = f"results are kept; the next run {verb} from the beginning\n" if everything else ""
     return f"{table}\n{more}"
 
 
@@ -74,7 +74,7 @@ def _to_clean(build: Path, *, everything: bool) -> list[Freeable]:
     jobs = read_jobs(build)
     if not jobs and not everything:
         raise Findings.one(
-            "has no task tables: what is still needed is not known",
+            "has no task tables, so it is not known which files are still needed",
             key="BUILD",
             value=str(build),
             hint="'fasthep-smk translate workflow.yaml' writes them; 'clean --all' needs none",

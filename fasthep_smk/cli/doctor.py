@@ -140,12 +140,12 @@ def _system(execution: Execution) -> Iterator[Check]:
         return
     draft = module.draft()
     if draft is None:
-        yield Check(f"{name} answers", "FAILED", "it has no nodes", _ELSEWHERE)
+        yield Check(f"{name} answers", "FAILED", "has no nodes", _ELSEWHERE)
         return
     known = "; ".join(line.strip() for line in draft.remarks[1:]) or "it is this machine"
     yield Check(f"{name} answers", "ok", known)
     if module.settings(execution.site).get("slurm-status-command") == "squeue":
-        yield Check("accounting", "note", "off: the state of jobs is asked of squeue (set for you)")
+        yield Check("accounting", "note", "off: squeue tells the states of jobs (already set)")
 
 
 def _folder(execution: Execution, folder: Path) -> Check:
@@ -157,7 +157,10 @@ def _folder(execution: Execution, folder: Path) -> Check:
             free = shutil.disk_usage(folder).free // 1000**3
     except OSError as error:
         return Check(
-            "this folder", "FAILED", f"{folder}: {error.strerror}", "go where you may write"
+            "this folder",
+            "FAILED",
+            f"{folder}: {error.strerror}",
+            "go to a folder you can write to",
         )
     return Check("this folder", "ok" if free > 1 else "note", f"{folder}: {free} GB free")
 
@@ -279,7 +282,7 @@ def _outcome(rule: Rule, found: Answer | Silence, here: Answer) -> Check:
     asked = rule.route.attempts[0].request.gpus
     if asked > found["gpus"]:
         wrong = f"it asks for {_count(asked, 'GPU')}, and its job sees {found['gpus'] or 'none'}"
-        return Check(what, "FAILED", f"{text}; {wrong}", "does this pool name nodes with GPUs?")
+        return Check(what, "FAILED", f"{text}; {wrong}", "let this pool use nodes with GPUs")
     if differences := "; ".join(_differences(found, here)):
         return Check(what, "FAILED", f"{text}; {differences}", "use the same environment there")
     return Check(what, "ok", text)

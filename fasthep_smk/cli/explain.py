@@ -175,9 +175,9 @@ def as_text(placed: Placed) -> str:
                 colalign=("left", "right", "left", *["right"] * 5, "left", "left"),
                 disable_numparse=True,
             ),
-            *(f"no {name} given (-): {what}" for name, what in data["site"]["unsaid"].items()),
+            *(f"no {name} requested (-): {what}" for name, what in data["site"]["unsaid"].items()),
         ],
-        ["Pilots, which stay and run one job after the other:", *map(_pilot, data["pilots"])]
+        ["Pilots, batch jobs that run one job after another:", *map(_pilot, data["pilots"])]
         if data["pilots"]
         else [],
         [
@@ -207,14 +207,14 @@ def _cold(placed: Placed) -> dict[str, str]:
     system = placed.placement.site.system
     why = why_cold(system)
     if why is None and (changed := changed_by_shells()):
-        why = f"the shell that starts jobs changes {changed}"
+        why = f"the shell in which jobs start changes {changed}"
     if why is not None:
         return {"*": why}
     cpus = {
         rule.name: placed.placement.attempts[rule.name][0].request.cpus for rule in placed.rules
     }
     return {
-        rule.name: f"they are given {cpus[rule.name]} cpus"
+        rule.name: f"each uses {cpus[rule.name]} cpus"
         for rule in placed.rules
         if cpus[rule.name] > 1 and not may_spread(rule)
     }
@@ -222,9 +222,9 @@ def _cold(placed: Placed) -> dict[str, str]:
 
 def _starts(cold: Mapping[str, str]) -> list[str]:
     if "*" in cold:
-        return [f"Each job starts a Python of its own: {cold['*']}"]
+        return [f"Each job starts its own Python: {cold['*']}"]
     rest = [
-        f"    but each of {rule} starts a Python of its own: {why}" for rule, why in cold.items()
+        f"    but each job of {rule} starts its own Python: {why}" for rule, why in cold.items()
     ]
     return ["Jobs are forked from a fork server, which has imported what they need", *rest]
 
@@ -429,7 +429,7 @@ def _credential(required: Requirement) -> str:
 
 def _why(rule: _Rule, planned: Rule, placed: Placed) -> str:
     """Return what runs in a rule, why there, and who says what its jobs ask for but their pool."""
-    stages = ", ".join(rule["stages"]) or "what ends the run"
+    stages = ", ".join(rule["stages"]) or "end of the run"
     queue = planned.route.fallback_after and not rule["fallback_after"]
     here = "; this machine has no queue: fallback_after has no effect" if queue else ""
     bundled = f"; in {rule['bundles']} bundles, {rule['bundled']}" if rule["bundles"] else ""

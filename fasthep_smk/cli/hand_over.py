@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     """Say what the analysis makes, run it, or refuse the rest; return the exit status."""
     build, what = Path(arguments[0]).absolute(), arguments[1]
     if what == "refuse":
-        print("fasthep-smk: no stage of the analysis makes this file now", file=sys.stderr)
+        print("fasthep-smk: no stage of the analysis makes this file any more", file=sys.stderr)
         return 1
     try:
         how = json.loads((build / layout.HOW_TO_ASK).read_text(encoding="utf-8"))
@@ -60,7 +60,10 @@ def main(arguments: Sequence[str]) -> int:
                 return status
         found = _asked(given)
     except FileNotFoundError as error:
-        print(f"fasthep-smk: {error.filename} is gone: translate the analysis", file=sys.stderr)
+        print(
+            f"fasthep-smk: {error.filename} is missing: translate again",
+            file=sys.stderr,
+        )
         return 1
     except SmkError as error:
         print(f"fasthep-smk: {error}", file=sys.stderr)

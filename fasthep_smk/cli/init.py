@@ -36,7 +36,7 @@ def do_init(options: argparse.Namespace) -> int:
         print(found.as_text(), end="")
         written = found.written
     elif options.tree is not None:
-        raise UsageError("--tree is for --from-root FILE: say which file")
+        raise UsageError("--tree needs --from-root FILE")
     else:
         written = init_analysis(options.folder)
     print(as_text(options.folder, written), end="")

@@ -85,7 +85,7 @@ def _main(arguments: list[str]) -> int:
         print(f"fasthep-smk: {refusal}", file=sys.stderr)
         return refusal.exit_code
     except KeyboardInterrupt:
-        print("fasthep-smk: stopped; what finished is kept, run again to go on", file=sys.stderr)
+        print("fasthep-smk: stopped; finished jobs are kept, run again to resume", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 1

@@ -104,16 +104,16 @@ def make_parser() -> Parser:
     )
     why = commands.add_parser(
         "why",
-        help="for each job that would run, the reason; run nothing",
-        description="Translate a workflow and say of each job that would run what has changed "
-        "since it ran last. Runs nothing.",
+        help="say why each job would run; run nothing",
+        description="Translate a workflow and say what has changed for each job that would run. "
+        "Runs nothing.",
     )
     why.add_argument("--json", action="store_true", help="as JSON")
     explain = commands.add_parser(
         "explain",
         help="show rules, pools, requests and files; run nothing",
-        description="Show which rules a workflow becomes, where they go and why, what they ask "
-        "for, and where each setting comes from. Runs and writes nothing.",
+        description="Show the rules of a workflow, their pools and why, what they request, and "
+        "where each setting comes from. Runs and writes nothing.",
     )
     explain.add_argument("--json", action="store_true", help="as JSON")
     check = commands.add_parser(
@@ -123,18 +123,18 @@ def make_parser() -> Parser:
     )
     forecast = commands.add_parser(
         "forecast",
-        help="what the rest of a run will take, by what its jobs took; run nothing",
-        description="Say how long the jobs of a workflow that are left will take, with how many "
-        "core-hours, how much memory and disk, by what those of its build folder took: in an "
-        "earlier run, or a sample. Runs and writes nothing.",
+        help="estimate what the rest of a run will take; run nothing",
+        description="Estimate the time, core-hours, memory and disk that the remaining jobs of a "
+        "workflow will take, from jobs in its build folder that are done, as of a sample. "
+        "Runs and writes nothing.",
     )
     forecast.add_argument("--json", action="store_true", help="as JSON, in seconds and bytes")
     doctor = commands.add_parser(
         "doctor",
-        help="is the site usable from here? A probe job per pool",
-        description="Check batch commands, accounting, credentials, the folder and what pools ask "
-        "for. If a run would not be refused, send a probe job to each pool: of the workflow if one "
-        "is given, else of the site.",
+        help="check that a site can be used, with a probe job for each pool",
+        description="Check batch commands, accounting, credentials, the folder and the requests "
+        "of pools. If these are right, send a probe job to each pool of the workflow, or of the "
+        "site if no workflow is given.",
     )
     doctor.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
     doctor.add_argument("--profile", metavar="SITE", help="as for run")
@@ -182,7 +182,7 @@ def make_parser() -> Parser:
             "--granularity",
             choices=("auto", "stage"),
             default="auto",
-            help="join stages that gain nothing from a file in between (auto, the default), or "
+            help="join stages where a file in between saves nothing (auto, the default), or "
             "make one rule per stage (stage)",
         )
         command.add_argument(
@@ -190,8 +190,8 @@ def make_parser() -> Parser:
             type=values.bundle,
             default="auto",
             metavar="N",
-            help="partitions per job; auto (the default) groups them where jobs would "
-            "be tiny or too many",
+            help="jobs per bundle, which runs them one after another; auto (the default) bundles "
+            "jobs that are tiny or too many",
         )
         command.add_argument(
             "--variation", metavar="NAME", help="only this systematic variation (default: all)"
@@ -209,20 +209,20 @@ def make_parser() -> Parser:
             "--identity",
             choices=("stat", "checksum"),
             default="stat",
-            help="what makes an input file the same: size, modification time and first "
-            "bytes, where ROOT writes a UUID (stat, the default), or its content (checksum)",
+            help="how to see that an input file has changed: by size, modification time and first "
+            "bytes, where ROOT writes a UUID (stat, the default), or by its content (checksum)",
         )
         command.add_argument(
             "--shrink-to-fit",
             action="store_true",
-            help="run pools that are larger than this machine with what there is",
+            help="shrink pools that are larger than this machine to its size",
         )
         command.add_argument(
             "--sizes",
             type=Path,
             metavar="FILE",
-            help="memory and time of jobs as 'fasthep-smk sizes' has measured them, in place of "
-            "those of their pools",
+            help="take the memory and time of jobs from this file of 'fasthep-smk sizes', not "
+            "from their pools",
         )
     for command in (run, translate, why, explain, check, forecast):
         add_trust(command)
@@ -231,22 +231,22 @@ def make_parser() -> Parser:
             "--rerun",
             action="append",
             metavar="STAGE",
-            help="run this stage again, and what follows from it: for what cannot be noticed, such "
-            "as another content of a database; may be given several times",
+            help="run this stage and all that depends on it again, after a change that is not "
+            "noticed, such as of a database; may be given several times",
         )
     for command in (run, why):
         command.add_argument(
             "--verify",
             action="store_true",
-            help="also compare the content of all files of finished jobs, which reads them: what "
-            "was changed is made again (without it, what is gone or has another size)",
+            help="read all files of finished jobs, and make again those whose content has changed "
+            "(without it, those that are missing or have another size)",
         )
     for command in (run, translate, check):
         command.add_argument(
             "--no-preflight",
             action="store_true",
-            help="do not run the workflow with its first events before anything else; operations "
-            "of your own run there, too",
+            help="do not try the workflow, with your own operations, on its first events before "
+            "the run",
         )
     check.set_defaults(try_plots=True)
     for command in (why, explain, forecast):  # these run nothing
@@ -255,8 +255,8 @@ def make_parser() -> Parser:
         command.add_argument(
             "--allow-expiring",
             action="store_true",
-            help="run with credentials that expire before a job may end: jobs wait until they "
-            "are renewed",
+            help="run although a credential expires before a job may end: jobs then wait until it "
+            "is renewed",
         )
     for command in (run, forecast):
         command.add_argument(
@@ -272,19 +272,19 @@ def make_parser() -> Parser:
         "-k",
         "--keep-going",
         action="store_true",
-        help="after a failure, still run the jobs that do not need the failed one",
+        help="after a failure, run the jobs that do not depend on the failed one",
     )
     run.add_argument(
         "--accept-missing",
         type=values.limit,
         metavar="LIMIT",
-        help="keep going, and finish without the partitions that failed if they are no more than "
-        "this number (3) or share of all partitions (1%%)",
+        help="keep going, and finish without failed partitions if there are at most this number "
+        "(3) or share (1%%) of them",
     )
     run.add_argument(
         "--notify",
         metavar="COMMAND",
-        help="run this command of a shell when the run has ended, however it has; it finds "
+        help="run this shell command when the run has ended, well or not; it finds "
         "FASTHEP_SMK_STATUS, FASTHEP_SMK_SUMMARY and FASTHEP_SMK_BUILD in its environment",
     )
     ends = run.add_mutually_exclusive_group()
@@ -297,8 +297,8 @@ def make_parser() -> Parser:
     run.add_argument(
         "--cancel",
         action="store_true",
-        help="cancel the batch jobs of an earlier run that are still in the queue; without it, "
-        "those that are still wanted go on",
+        help="cancel the batch jobs of an earlier run that are still in the queue (without it, "
+        "the run takes over those that it needs)",
     )
     ends.add_argument(
         "-n", "--dry-run", action="store_true", help="show what would run; run nothing"
@@ -307,17 +307,17 @@ def make_parser() -> Parser:
         "--waiting",
         type=values.positive,
         metavar="SECONDS",
-        help="report what jobs wait for if none finishes in this time (default: 60)",
+        help="say what jobs wait for if none finishes in this time (default: 60)",
     )
     loud = run.add_mutually_exclusive_group()
     loud.add_argument(
-        "-q", "--quiet", action="store_true", help="print only problems and the last line"
+        "-q", "--quiet", action="store_true", help="print only problems and the result"
     )
     loud.add_argument(
         "-v",
         "--verbose",
         action="store_true",
-        help="also say which jobs start a Python of their own, and why",
+        help="also say which jobs start their own Python, and why",
     )
     return parser
 
@@ -329,21 +329,21 @@ def _add_sample(command: Parser) -> None:
         "--sample",
         type=values.sample,
         metavar="SHARE",
-        help="run only this share of the partitions of each dataset (1%%), at least one of each: "
-        "a first look, which all results say; a later run without it goes on from there",
+        help="run only this share of the partitions of each dataset (1%%), at least one of each, "
+        "for a first look; results are marked as a sample, and a later run adds the rest",
     )
     some.add_argument(
         "--partitions",
         type=values.partitions,
         metavar="DATASET:FIRST-LAST",
-        help="the same with these partitions, counted from 1, and the first of other datasets: "
-        "data:1-3,dy:2",
+        help="the same with these partitions, counted from 1, and the first one of each other "
+        "dataset: data:1-3,dy:2",
     )
     some.add_argument(
         "--events",
         type=values.sample_of_events,
         metavar="EVENTS",
-        help="the same with partitions that have about so many events together; 100k is 100000",
+        help="the same with partitions of about this many events in total; 100k is 100000",
     )
 
 
@@ -372,16 +372,16 @@ def _add_init(commands: Commands) -> None:
     init.add_argument(
         "--tree",
         metavar="NAME",
-        help="with --from-root: this tree (default: that with most entries)",
+        help="with --from-root: this tree (default: the one with most entries)",
     )
 
 
 def _add_ops(commands: Commands) -> None:
     ops = commands.add_parser(
         "ops",
-        help="the operations, renderers, functions … that a workflow can use",
-        description="List what a workflow can use, or say of one what its parameters are, what it "
-        "reads and what it makes.",
+        help="list the operations, renderers, functions … that a workflow can use",
+        description="List the operations and other components that a workflow can use, or the "
+        "parameters, inputs and results of one.",
     )
     ops.add_argument(
         "name", nargs="?", metavar="NAME", help="describe this one in full, such as hep.hist"
@@ -390,7 +390,7 @@ def _add_ops(commands: Commands) -> None:
         "--workflow",
         type=Path,
         metavar="FILE",
-        help="what this workflow can use: your own operations, too",
+        help="include the operations that this workflow adds",
     )
     ops.add_argument("--json", action="store_true", help="as JSON")
 
@@ -420,7 +420,7 @@ def _add_pack(commands: Commands) -> None:
         "pack",
         help="pack this environment into one file that unpacks itself on a worker",
         description="Pack the environment that fasthep-smk runs in, with the modules that a "
-        "workflow names, into one file that needs nothing but sh, tar and gzip; test it. It is "
+        "workflow names, into one file that needs only sh, tar and gzip, and test it. The file is "
         "named after its content, and built only once.",
     )
     pack.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
@@ -428,7 +428,7 @@ def _add_pack(commands: Commands) -> None:
     pack.add_argument(
         "--environment",
         choices=PACKED,
-        help="what to pack (default: what the workflow or the site asks for, else what this is)",
+        help="the kind (default: that of the workflow or site, else that of this environment)",
     )
     pack.add_argument(
         "-o",
@@ -442,17 +442,17 @@ def _add_pack(commands: Commands) -> None:
         "--output",
         type=values.folder,
         metavar="FOLDER",
-        help=f"where archives lie, if not in the build folder ({ARCHIVES})",
+        help=f"the folder of the archives, if not in the build folder ({ARCHIVES})",
     )
     add_trust(pack)
 
 
 def _add_export(commands: Commands) -> None:
-    export = commands.add_parser("export", help="write a bundle for others", description="Export.")
+    export = commands.add_parser("export", help="export an analysis", description="Export.")
     actions = export.add_subparsers(dest="action", metavar="ACTION", required=True)
     bundle = actions.add_parser(
         "bundle",
-        help="plans, sources, environment, and how to launch",
+        help="write a folder with all that a launch elsewhere needs",
         description="Write plans, the files of an analysis, the packages of this environment, its "
         "Snakemake workflow and how to launch it into a new folder.",
     )
@@ -467,9 +467,9 @@ def _add_backend(commands: Commands) -> None:
     enable = commands.add_parser(
         "enable",
         help="let 'fasthep run --backend snakemake' work in a folder",
-        description="Write .hepflow/profiles/registry.yaml into a folder: there 'fasthep run "
-        "workflow.yaml --outdir build --backend snakemake --strategy slurm' then runs a workflow, "
-        "which stays as it is, as this command does. Overwrites nothing.",
+        description="Write .hepflow/profiles/registry.yaml into a folder. There, 'fasthep run "
+        "workflow.yaml --outdir build --backend snakemake --strategy slurm' then runs an "
+        "unmodified workflow as fasthep-smk does. Overwrites nothing.",
     )
     disable = commands.add_parser(
         "disable",

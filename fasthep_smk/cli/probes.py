@@ -53,14 +53,14 @@ _MARK = "fasthep-smk: "
 #: Lines of what Snakemake and batch systems print are left out if a word is as long as that.
 _WORD = re.compile(r"\S{120}")
 _SHARED = (
-    "do the workers see what this site says they do (this folder; with staging.mode: transfer, its "
-    "staging.folder)? Try a submission by hand"
+    "check that the workers see this folder (with staging.mode: transfer, its staging.folder), "
+    "and submit a job by hand"
 )
 _NO_PYTHON = (
-    "install fasthep-smk in a folder that workers see, too, or have jobs sent an environment "
+    "install fasthep-smk in a folder that workers also see, or send jobs an environment "
     "(docs/environments.md)"
 )
-_WAITS = "ask for less or for something else in this pool; or is the cluster only busy? --timeout"
+_WAITS = "request less, or something else, in this pool; if the cluster is only busy: --timeout"
 
 
 @dataclass(frozen=True)

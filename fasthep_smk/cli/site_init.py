@@ -19,13 +19,13 @@ from fasthep_smk.util.names import shell
 __all__ = ["do_site", "init_site"]
 
 _CONFIG = """\
-# Snakemake's side of a site profile, written by fasthep-smk from what {system} says of itself.
-# Any option of Snakemake's can stand here. Use it with:
+# Snakemake's side of a site profile, written by fasthep-smk from what {system} reports.
+# Any option of Snakemake can be added here. Use it with:
 #     fasthep-smk workflow.yaml --profile {name}
 """
 _POOLS = """\
 # What the pools of a workflow are on this site: a pool gets the profile that it names with `use`,
-# or the one of its own name. What the workflow says of a pool comes on top.
+# or the one of its own name. Settings of the pool in the workflow come on top.
 """
 _FURTHER = """\
 # Limits of the partitions: a job that names none goes to the one that fits best.

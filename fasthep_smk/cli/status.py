@@ -231,10 +231,10 @@ def unknown_queue(build: Path) -> str:
     noted = batch_jobs.read(build)
     silent = [one for one in noted if not sites.lists_jobs(one.system)]
     if not silent:
-        return "the batch system does not answer: what is in its queue is not known"
+        return "the batch system does not answer: its queue is not known"
     ids = ", ".join(one.batch_id for one in silent[:_IN_QUEUE] if one.batch_id)
     more = f" and {len(silent) - _IN_QUEUE} more" if len(silent) > _IN_QUEUE else ""
-    return f"{sites.unknown(silent[0].system)}; submitted, and not known to have ended: {ids}{more}"
+    return f"{sites.unknown(silent[0].system)}; submitted jobs that may still run: {ids}{more}"
 
 
 def _queue(status: Status) -> str:
@@ -254,7 +254,7 @@ def _queue(status: Status) -> str:
     if count > _IN_QUEUE:
         lines.append(f"    ... and {count - _IN_QUEUE} more")
     if status.run is None and any(not left.job.pilot for left in status.queue):
-        lines.append("the next run takes over those that it wants; 'fasthep-smk cancel' ends them")
+        lines.append("the next run takes over those it needs; 'fasthep-smk cancel' cancels them")
     return "\n".join(lines)
 
 
@@ -274,7 +274,7 @@ def _verified(damaged: Mapping[str, str] | None) -> str:
     if damaged is None:
         return ""
     if not damaged:
-        return "all files of finished jobs are as they were made"
+        return "all files of finished jobs are unchanged"
     count = len(damaged)
     lines = [f"{count} file{'s' if count != 1 else ''} of finished jobs damaged:"]
     lines += [f"    {name} {how}" for name, how in damaged.items()]

@@ -75,7 +75,7 @@ def unknown_words(
     close = nearest(name, _long_options(parser), cutoff=0.6)
     lines = [f"'{parser.prog}' has no option {printable(name)}"]
     lines += [f"did you mean {close}?"] if close else []
-    lines += ["options of Snakemake stand after --"] if parser.prog == f"{_PROGRAM} run" else []
+    lines += ["put options of Snakemake after --"] if parser.prog == f"{_PROGRAM} run" else []
     return UsageError("\n    hint: ".join([*lines, _help_of(parser)]))
 
 

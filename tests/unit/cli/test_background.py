@@ -59,7 +59,7 @@ def test_a_job_that_is_gone_is_submitted_again(
     ("scancel", "why"),
     [
         ("echo 'scancel: error: Access denied' >&2; exit 1", "scancel: error: Access denied"),
-        ("true", "it is still in the queue after 1 s"),
+        ("true", "still in the queue after 1 s"),
     ],
 )
 def test_a_job_that_is_not_cancelled_is_not_said_to_be(build: Path, scancel: str, why: str) -> None:

@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("w.yaml --outdri x", "did you mean --outdir?"),
         ("--outdri x w.yaml", "did you mean --outdir?"),
         ("w.yaml --chunksize=3", "did you mean --chunk-size?"),
-        ("w.yaml --forceall", "options of Snakemake stand after --"),
+        ("w.yaml --forceall", "put options of Snakemake after --"),
         ("clean --drya", "did you mean --dry-run?"),
         ("site init slurm --jsn", "'fasthep-smk site init' has no option --jsn"),
         ("site inti slurm", "did you mean 'init'?"),
