@@ -104,7 +104,7 @@ def found_in_passing(
     warnings = []
     for kind, one in looked().items():
         for problem in problems(Requirement(kind), one, now=now):
-            shown = f"{problem.what} ({problem.found}), and there are remote input files"
+            shown = f"{problem.what} ({problem.found}), and some input files are remote"
             warnings.append(f"{shown}: {problem.fix}")
     return warnings
 
@@ -114,7 +114,7 @@ def _finding(problem: Problem, longest: float | None = None) -> Finding:
     expected = problem.expected
     if problem.early and longest is not None:
         expected += f": it may take {format_duration(round(longest))}"
-        fix += "; or --allow-expiring: jobs wait when it has ended, until it is renewed"
+        fix += "; or add --allow-expiring: jobs then wait until it is renewed"
     return Finding(
         file=required.file or None,
         key=required.key or None,
@@ -126,7 +126,7 @@ def _finding(problem: Problem, longest: float | None = None) -> Finding:
 
 
 def _warning(problem: Problem) -> str:
-    return f"{problem.what} ({problem.found}): jobs will wait then; {problem.fix}"
+    return f"{problem.what} ({problem.found}): jobs will then wait; {problem.fix}"
 
 
 def _out_of_reach(
@@ -143,7 +143,7 @@ def _out_of_reach(
                 file=one.file or None,
                 key=one.key or None,
                 problem=f"the bearer token does not reach the jobs of {system}",
-                value=f"in the variable {tokens.VARIABLE}, which no batch system is told",
+                value=f"in the variable {tokens.VARIABLE}, which is not passed to a batch system",
                 expected="a token in a file that the workers see",
                 hint=renewal(one, known),
             )

@@ -37,13 +37,13 @@ _PAUSE = 0.5
 _AT_ONCE = 500
 
 #: Why jobs of an earlier run are cancelled.
-_CHANGED = "this run would submit something else, or nothing"
+_CHANGED = "this run does not need them, or needs others"
 _OTHER = (
-    "jobs in transfer mode, in a group or in a container cannot be taken over, nor those of other "
-    "executors than Slurm's and HTCondor's"
+    "only jobs of Slurm and HTCondor can be taken over, and none in transfer mode, in a group or "
+    "in a container"
 )
 _VARIABLES = "environment variables have changed while it waited"
-_PILOT = "a pilot ends with the run that has started it, and jobs in it run again"
+_PILOT = "a pilot ends with its run, and its jobs run again"
 
 
 def settle(placed: Placed, *, cancel: bool = False) -> list[str]:
@@ -73,10 +73,10 @@ def settle(placed: Placed, *, cancel: bool = False) -> list[str]:
         still = _cancel(build, drop, _END)
         batch_jobs.replace(build, [*(one.job for one in keep), *map(_given_up, still)])
         if still:
-            said = f"{_counted(still)} of an earlier run {_were(still)} cancelled, and not gone"
+            said = f"{_counted(still)} of an earlier run {_were(still)} cancelled, but still there"
             said += f" after {_END:.0f} s: {_ids(still)}"
             if not cancel:
-                raise RunFailed(f"{said}\nrun again later, or add --cancel to go on beside them")
+                raise RunFailed(f"{said}\nrun again later, or add --cancel to continue now")
             lines.append(said)
         gone = [one for one in drop if one not in still and one.queued.state != "ending"]
         for some in (_own(gone), _pilots(gone)):
@@ -215,11 +215,11 @@ def stay(build: Path) -> str | None:
         lines.append(_unanswered(noted, "this run"))
     elif own:
         lines.append(
-            f"{_jobs(own)} may go on in the queue: the same command takes them over, "
+            f"{_jobs(own)} may still be in the queue: the same command takes them over, "
             "with --cancel it cancels them"
         )
     if len(noted) > own:
-        lines.append("pilots end within a minute, and the jobs in them: the same command goes on")
+        lines.append("pilots end within a minute, with their jobs: run the same command again")
     return "\n".join(lines) or None
 
 
@@ -280,7 +280,7 @@ def _unanswered(noted: Iterable[BatchJob], whose: str) -> str:
         else:
             texts.append(
                 f"{sites.unknown(system)}: jobs of {whose} may be left in it. "
-                f"Cancel them there: {', '.join(ids) or 'their numbers were not heard'}"
+                f"Cancel them there: {', '.join(ids) or 'their numbers are not known'}"
             )
     return "\n".join(texts)
 

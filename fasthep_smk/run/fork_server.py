@@ -137,9 +137,9 @@ class ForkServer:
 def why_cold(system: str) -> str | None:
     """Return why no job of a run can be forked; ``None`` if there can be a fork server."""
     if system != "local":
-        return f"jobs of {system} start in a Python of their own"
+        return f"jobs of {system} start their own Python"
     if os.environ.get(FORK_SERVER) == "":
-        return f"{FORK_SERVER} is set to nothing"
+        return f"{FORK_SERVER} is empty"
     return None
 
 

@@ -288,7 +288,7 @@ def _beats(build: Path, who: LockNote) -> bool:
     """Whether a run of another machine gives a sign of life, by no clock of ours."""
     print(
         f"fasthep-smk: process {who.pid} on {who.host} has not ended its run in {build}: "
-        f"looking for a sign of life for {SILENT:.0f} s",
+        f"checking for {SILENT:.0f} s whether that is alive",
         file=sys.stderr,
     )
     before = last_beat(build / layout.LOCK)

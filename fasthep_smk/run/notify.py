@@ -47,7 +47,7 @@ def at_end(command: str, build: Path) -> Iterator[Notice]:
     try:
         yield notice
     except KeyboardInterrupt:
-        notice.status, notice.summary = "stopped", "stopped; what finished is kept"
+        notice.status, notice.summary = "stopped", "stopped; finished jobs are kept"
         raise
     except BaseException as error:
         notice.status, notice.summary = "failed", str(error) or type(error).__name__

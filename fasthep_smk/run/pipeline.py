@@ -331,6 +331,6 @@ def _edited(digests: Mapping[str, str]) -> Iterator[str]:
             if sha256_file(Path(path)) == digest:
                 continue
         yield (
-            f"{path} was edited during the run: the results are those of the workflow as "
-            "it was before; run again for the edited one"
+            f"{path} was edited during the run: the results are those of the earlier version; "
+            "run again for the edited one"
         )

@@ -64,7 +64,7 @@ def run_to_the_end(
             several = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
             said = f"changed during the run: {changes[0]}{several}"
             if rounds_left <= 0:
-                raise RunFailed(f"{said}\nit changes all the time: run again when it does not")
+                raise RunFailed(f"{said}\nit keeps changing: run again when it no longer does")
             print(f"{said}: what depends on it runs again", file=output)
             without = translation.settings.without
         except JobsFailed as error:

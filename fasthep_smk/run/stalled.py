@@ -40,14 +40,14 @@ def reasons(progress: Progress, placement: Placement) -> list[str]:
     """Return lines that say what a run waits for."""
     quiet = f"{progress.quiet:.0f} s without a finished job"
     if not progress.running:
-        return [f"{quiet}: Snakemake has {progress.left} jobs to do and none under way"]
+        return [f"{quiet}: Snakemake has {progress.left} jobs to do and none running"]
     placed = Counter({(rule, _pool(rule, placement)): n for rule, n in progress.running.items()})
     for (rule, pool), count in progress.moved.items():
         placed[rule, _pool(rule, placement)] -= count
         placed[rule, pool] += count
     placed = +placed
     parts = [f"{count} x {rule} (pool {pool!r})" for (rule, pool), count in placed.items()]
-    lines = [f"{quiet}; under way: {', '.join(parts)}; {progress.left} more to do"]
+    lines = [f"{quiet}; running or queued: {', '.join(parts)}; {progress.left} more to do"]
     busy: Counter[str] = Counter()
     for (_, pool), count in placed.items():
         busy[pool] += count

@@ -62,7 +62,7 @@ def run_whole(
         from fasthep_smk.translate.translation import Start
 
         if problem := problem_above(build, workflow=settings.workflow):
-            instead = f"they can put a folder of theirs in the place of {settings.outdir}"
+            instead = f"they can replace {settings.outdir} by a folder of theirs"
             pipeline.warn([f"{problem}, else {instead} while this run goes on"])
         start = Start(settings=settings, root=Path.cwd(), build=build, aside=folder / "aside")
         loaded = pipeline.up_to(pipeline.load, start)

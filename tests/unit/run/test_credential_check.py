@@ -84,7 +84,7 @@ def test_a_token_that_ends_too_early(file: Path) -> None:
     text = refused(rules, placement)
     assert "the bearer token expires before the longest job may end" in text
     assert "when the longest job may end: it may take 01:00:00" in text
-    assert "or --allow-expiring: jobs wait when it has ended" in text
+    assert "or add --allow-expiring: jobs then wait" in text
     (said,) = check(rules, [], placement, allow_expiring=True)
     assert said.startswith("the bearer token expires before the longest job may end")
     write(file, token(3600 + 60))

@@ -48,17 +48,16 @@ def test_pilots_are_cancelled_for_a_reason_of_their_own(
     placement = SimpleNamespace(submitted_as=dict, transfers=False, site=site)
     placed: Any = SimpleNamespace(build=build, rules=[], placement=placement)
     jobs, pilots = earlier_jobs.settle(placed)
-    assert jobs.startswith("2 jobs of an earlier run cancelled: jobs in transfer mode, ")
+    assert jobs.startswith("2 jobs of an earlier run cancelled: only jobs of Slurm and HTCondor ")
     assert pilots == (
-        "1 pilot of an earlier run cancelled: a pilot ends with the run that has started it, and "
-        "jobs in it run again"
+        "1 pilot of an earlier run cancelled: a pilot ends with its run, and its jobs run again"
     )
 
 
 def test_pilots_are_no_jobs_that_are_taken_over(build: Path) -> None:
     said = str(earlier_jobs.stay(build)).splitlines()
-    assert said[0].startswith("2 jobs may go on in the queue: the same command takes them over")
-    assert said[1].startswith("pilots end within a minute, and the jobs in them")
+    assert said[0].startswith("2 jobs may still be in the queue: the same command takes them over")
+    assert said[1].startswith("pilots end within a minute, with their jobs")
 
 
 def test_both_are_counted(build: Path) -> None:
@@ -75,7 +74,7 @@ def test_status_calls_a_pilot_so(build: Path) -> None:
 def test_a_pilot_is_not_tried_again(build: Path) -> None:
     with pytest.raises(WrongArgument) as caught:
         background.retry("41", build)
-    assert "is a pilot of pool 'gpu', which runs one job after the other" in str(caught.value)
+    assert "is a pilot of pool 'gpu', which runs one job after another" in str(caught.value)
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def other(tmp_path: Path) -> Path:
     return tmp_path
 
 
-UNKNOWN = "executor 'cluster-generic' cannot be asked what is in its queue"
+UNKNOWN = "executor 'cluster-generic' cannot tell what is in its queue"
 
 
 def test_no_run_begins_beside_jobs_that_nobody_can_ask_for(other: Path) -> None:
@@ -112,8 +111,8 @@ def test_what_may_go_on_is_named_where_nobody_can_be_asked(other: Path) -> None:
     assert f"{UNKNOWN}: jobs of this run may be left in it" in str(earlier_jobs.stay(other))
     with pytest.raises(RunFailed, match=r"Cancel them there: 7\.1, 8"):
         earlier_jobs.cancel_all(other)
-    assert f"{UNKNOWN}; submitted, and not known to have ended: 7.1, 8" in status.as_text(
+    assert f"{UNKNOWN}; submitted jobs that may still run: 7.1, 8" in status.as_text(
         status.look(other)
     )
-    with pytest.raises(RunFailed, match="cancel the job there, and it is tried again"):
+    with pytest.raises(RunFailed, match="cancel the job there, and the run submits it again"):
         background.retry("8", other)

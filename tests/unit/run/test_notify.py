@@ -31,7 +31,7 @@ def test_it_is_told_how_a_run_has_ended(folder: Path) -> None:
     [
         (ValueError("2 jobs failed\nthe first: a"), "failed|2 jobs failed|"),
         (ValueError("no answer of https://me:hunter2@host/x"), "failed|no answer of https://"),
-        (KeyboardInterrupt(), "stopped|stopped; what finished is kept|"),
+        (KeyboardInterrupt(), "stopped|stopped; finished jobs are kept|"),
         (OSError(), "failed|OSError|"),
     ],
     ids=["failed", "secret", "stopped", "silent"],

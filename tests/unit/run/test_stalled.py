@@ -16,7 +16,7 @@ def test_jobs_are_counted_where_they_are() -> None:
     placement = Placement(Site("local", None), {"gpu": 2, "default": 2}, {"a": ATTEMPTS})
     moved = {("a", "default"): 2}
     assert reasons(Progress({"a": 3}, 4, "run", 60, moved), placement) == [
-        "60 s without a finished job; under way: 1 x a (pool 'gpu'), 2 x a (pool 'default'); "
-        "4 more to do",
+        "60 s without a finished job; running or queued: 1 x a (pool 'gpu'), "
+        "2 x a (pool 'default'); 4 more to do",
         "    pool 'default': 2 of 2 workers are busy",
     ]
