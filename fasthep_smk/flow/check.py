@@ -102,7 +102,7 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
         key = f"reports[{report.get('id')!r}]"
         findings += _component(plan, "sinks", str(report.get("op")), f"{key}.op", workflow)
         if (source := report.get("source")) != "provenance":
-            problem = f"is not a source of reports, as provenance is: {source!r}"
+            problem = f"is not a source of reports: {source!r}; use provenance"
             findings.append(Finding(file=workflow, key=f"{key}.source", problem=problem))
     return list({str(one): one for one in findings}.values())
 
@@ -173,7 +173,7 @@ def _refused(plan: Plan, node: PlanNode, name: str, made: type, given: YamlMappi
     if of_fasthep and name == "gpu.preload" and not given.get("fields"):
         return "gpu.preload needs fields: the columns to move, such as [Muon_Px, Muon_Py]"
     if of_fasthep and name == "cuda.jit" and not _own_code_around(plan, node):
-        return "cuda.jit takes its functions from ctx['cuda_jit_functions']: no hook sets that"
+        return "cuda.jit reads ctx['cuda_jit_functions'], which no hook sets"
     return None
 
 
@@ -220,7 +220,7 @@ def _misfits(plan: Plan, node: PlanNode, said: set[str]) -> Iterator[tuple[str, 
         free = {"comment", "description", *(_OF_OUTPUTS if node.role == "sink" else ())}
         odd = [one for one in odd if one not in free and not one.startswith("x-")]
     for name in odd:
-        only = " (only its spec has it)" if name in listed else ""
+        only = " (only its spec names it)" if name in listed else ""
         yield f"{place}.{name}", f"{op} has no parameter of this name{only}", known - _GIVEN
     lacking = {one for one in listed if mapping(listed[one]).get("required")} - {*node.params}
     for name in sorted(lacking - _GIVEN) if node.role != "sink" else ():

@@ -36,7 +36,7 @@ _OBJECTS, _FLAG, _MASS = "hep.select_objects", "hep.selection.flag", "hep.di_obj
 _PAIRS, _LEPTON = "hep.build_pairs", "hep.build_lepton_met_candidate"
 _RECOIL = "hep.build_recoil"
 #: What is wrong with a sum over all events.
-TOTAL = "this is one number for all events that are in a job, not one for each event"
+TOTAL = "this gives one number for all events of a job, not one for each event"
 _BITS = ast.BitAnd | ast.BitOr | ast.BitXor
 #: What expressions call for each value: what is given to them is paired, as by an operator.
 _EACH_VALUE = ("abs", "cosh", "exp", "log", "log10", "sqrt", "where")
@@ -115,7 +115,7 @@ def refuse_values(
         shown = ak.type(column).content
         raise UnfitColumn(
             text, f"its values are of type {shown}, and numbers{' or texts' * text_too} belong "
-            "here", "let an op of your own make a column of numbers of it",
+            "here", "convert it to a column of numbers in an operation of your own",
         )  # fmt: skip
     if not (missing_too and kind != "S"):
         _refuse_missing(text, column, "a text" if kind == "S" else "a number")
@@ -129,7 +129,7 @@ def _refuse_missing(text: str, column: object, other: str) -> None:
         shown = ak.type(column).content
         raise UnfitColumn(
             text, f"{missing} of its values are missing (None, in a column of type {shown}): they "
-            "would be dropped, and others would take their places",
+            "would be dropped, and the values after them would move up",
             f"write fill_none(…, {other}) in a hep.define, or leave these events out before",
         )  # fmt: skip
 
@@ -243,7 +243,7 @@ def look_at_sums(text: str, weight: object) -> None:
             is_off = abs(own.sum() - exact.sum()) > 0.01 * abs(exact).sum()
             if is_off or (values.dtype.kind in "iu" and not np.array_equal(own, exact)):
                 problem = f"sums of this weight, and of its squares, do not fit into {values.dtype}"
-                hint = "use a variable of hep.define with dtype: float64"
+                hint = "define the weight in hep.define with dtype: float64"
                 raise UnfitColumn(text, problem, hint)
 
 
@@ -322,7 +322,7 @@ def refuse_bits(text: str, events: ak.Array, ctx: Context, *, is_condition: bool
                 if kinds[read] in "iu" and not set(
                     values_of(_column(events, read, ctx)).tolist()
                 ) <= {0, 1}:
-                    problem = f"combines the bits of {read}, a whole number, with a yes or no"
+                    problem = f"combines {read}, a whole number, with a condition, bit by bit"
                     raise UnfitColumn(
                         text, problem, f"write ({read} != 0); of one bit, ({read} & 2) != 0"
                     )

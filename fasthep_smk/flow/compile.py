@@ -77,7 +77,7 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
         )
     if not workflow.is_file():
         raise WrongArgument.one(
-            "is a pipe or a device, not a file: it is read several times",
+            "is a pipe or a device: it must be a file, since it is read several times",
             file=str(workflow),
             expected="a YAML file such as workflow.yaml",
         )

@@ -50,9 +50,9 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
         return Finding(
             file=str(workflow),
             key=f"analysis.stages[{waiting[0]!r}]" if waiting else "analysis.stages",
-            problem="stages wait for each other in a circle",
+            problem="stages depend on each other in a cycle",
             value=", ".join(waiting) or None,
-            expected="stages that need only others: see from and needs",
+            expected="stages that depend only on earlier ones (from, needs)",
         )
     node, text = raised_at(error)
     named_node = _NODE.search(said)

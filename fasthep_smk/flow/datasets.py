@@ -53,7 +53,7 @@ def dataset_findings(document: Mapping[str, object], *, workflow: str) -> Iterat
                     expected="each file once",
                     hint=None
                     if other == name
-                    else "say how they differ by a key of yours, such as part: low_mass",
+                    else "if both are right, add a key to tell them apart, such as part: low_mass",
                 )
             seen[same] = (name, own)
 

@@ -171,7 +171,7 @@ class Reading:
                         yield from self._comparison(left, sign, right)
                 case ast.UnaryOp(op=ast.Invert(), operand=part):
                     if self._is_condition(part) and not self._is_column(part):
-                        yield "'~' of one yes or no is -1 or -2: 'not' negates it", None
+                        yield "'~' of a single condition gives -1 or -2: use 'not'", None
                 case ast.BinOp(op=ast.BitXor()):
                     yield from self._power(node)
                 case ast.BinOp(ast.BinOp(op=ast.Pow(), right=ast.Constant(1)), ast.Div()):
@@ -179,7 +179,7 @@ class Reading:
                 case ast.BoolOp(ast.Or(), [ast.Compare() | ast.Constant(), *others]):
                     for part in others:
                         if isinstance(part, ast.Constant) and not isinstance(part.value, bool):
-                            yield f"'or {part.value!r}' compares nothing with it", None
+                            yield f"'or {part.value!r}' is no comparison", None
                 case ast.Subscript():
                     yield from self._one_event(node)
                 case ast.Call():
@@ -202,13 +202,13 @@ class Reading:
                 yield from self._named(part, other, within=within)
             added = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add) and columns
             if added and self._is_condition(part) and not _asks_for_any(sign, other):
-                yield "'+' of two conditions is a yes or no, not how many are true", None
+                yield "'+' of two conditions gives true or false, not how many are true", None
         if isinstance(sign, ast.Is | ast.IsNot):
             constants = [part.value for part in (left, right) if isinstance(part, ast.Constant)]
             if columns or not any(one is None or isinstance(one, bool) for one in constants):
-                yield "'is' compares objects, not their values: '==' does", None
+                yield "'is' compares objects, not values: use '=='", None
         if isinstance(sign, _AMONG) and columns:
-            yield "'in' has one answer for all events: compare with each value", None
+            yield "'in' gives one answer for all events: compare with each value instead", None
 
     def _precedence(
         self, part: ast.expr, sign: ast.cmpop, other: ast.expr, *, is_left: bool
@@ -275,7 +275,7 @@ class Reading:
         of_bits = any(isinstance(part, bits) for part in ast.walk(node.left))
         if re.fullmatch(r"[-+]?[\d.]+", number) and not of_bits:
             yield (
-                "'^' is not a power: '**' is",
+                "'^' is not a power: use '**'",
                 f"write ** {number}; for bits, a number such as 0x2",
             )
 
@@ -292,7 +292,7 @@ class Reading:
             counted = counted and is_elementwise(reference)
         if self._is_column(node.value) and (counted or ranged):
             read = ast.unparse(first)
-            yield f"[{read}] takes one event of the partition, not one object of each event", None
+            yield f"[{read}] selects one event of the partition, not one object of each event", None
 
     def _call(self, node: ast.Call) -> Problems:
         """Find ``abs(x < 2)``: the number that a comparison gives is 0 or 1."""
@@ -301,10 +301,10 @@ class Reading:
         module, _, attribute = reference.partition(":")
         function = getattr(np, attribute, None) if module == "numpy" else None
         if reference in _WHERE and len(node.args) + len(node.keywords) == 1:
-            yield f"{name} with a condition alone makes the numbers of events", None
+            yield f"{name} with only a condition returns the numbers of events", None
         numeric = isinstance(function, np.ufunc) and function.nin == 1 and function not in _OF_FLAGS
         if (numeric or reference in _COUNTING) and self._is_condition(first):
-            yield f"{name} of a comparison: a bracket is in the wrong place", None
+            yield f"{name} of a comparison: check the brackets", None
         if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Dict):
             keys = [key for key in node.func.value.keys if key is not None]
             yield from self._named(first, ast.List(keys))  # {"dy": 1.2}.get(dataset_name, 1)

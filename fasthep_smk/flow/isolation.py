@@ -146,7 +146,7 @@ class Isolation:
         events = sum(len(item.original) for item in self._copied)
         most = max(map(len, _arrays(streams)), default=0)
         if node.id in self._operations and self._copied and most > events:
-            raise TooManyEvents(f"it returned {most} events, and got {events}")
+            raise TooManyEvents(f"it returned {most} events, but got {events}")
         columns = [text for item in self._copied for text in _changed_columns(item, returned)]
         self._copied = []
         return list(dict.fromkeys(changes if node.id in self._modified else changes + columns))

@@ -100,8 +100,8 @@ class Finder(importlib.machinery.FileFinder):
             return spec
         found = spec.origin or f"{self.path}/{fullname}"
         told = f"{found} is not imported for {importer}, which asks for {fullname!r}"
-        fix = f"if it is meant, name its folder in PYTHONPATH: {shell([self.path])}"
-        warnings.warn(f"{told}: it is named by no workflow; {fix}", stacklevel=2)
+        fix = f"if it is the right one, add its folder to PYTHONPATH: {shell([self.path])}"
+        warnings.warn(f"{told}: no workflow names it; {fix}", stacklevel=2)
         return None
 
 
@@ -187,7 +187,7 @@ def why_not_found(module: str) -> str | None:
     """Return why a module that is there is not imported, and the fix; ``None`` if there is none."""
     for folder, problem in _left_out.items():
         if file := _file(folder, module.partition(".")[0]):
-            return f"{file} is not looked at, since {problem}: {_fix(folder)}"
+            return f"{file} is not read, since {problem}: {_fix(folder)}"
     return None
 
 
@@ -210,7 +210,7 @@ def _refuse_stand_ins(searched: list[Path]) -> None:
         Finding(
             file=str(file),
             problem=f"has the name of a package of FAST-HEP's that is not installed: {name}",
-            expected="modules of other names: FAST-HEP would import this one unasked",
+            expected="another name: FAST-HEP would import this module by itself",
             hint="rename it; or install the package that you mean, or name its folder in "
             "PYTHONPATH if this is the package itself",
         )

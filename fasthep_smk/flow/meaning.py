@@ -102,7 +102,7 @@ def hidden_findings(
     read = {name for _, text in expressions_of(plan) for name in _names(text)}
     origins = mapping(mapping(plan.data_flow).get("origins"))
     columns = {*listed, *origins, *(read & set(branches))}
-    own = "is a name of FAST-HEP's own context"
+    own = "is a name that FAST-HEP uses itself"
     why = dict.fromkeys(columns, "hides a column, which expressions read")
     told = {key_of("registry.constants", [name]): why[name] for name in constants if name in why}
     why = dict.fromkeys(constants, "hides a constant") | why
@@ -112,7 +112,7 @@ def hidden_findings(
     for name in sorted(read & hooked & origins.keys()):  # a column that a stage makes
         key = place_of("analysis", document.get("analysis"), name)
         told[named(key, document)] = own
-    hint = "give it another name, also where its value is meant"
+    hint = "rename it, also where it is used"
     return [Finding(file=workflow, key=key, problem=told[key], hint=hint) for key in told]
 
 
@@ -138,7 +138,7 @@ def _of_columns(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
                 yield Doubt(
                     file=workflow,
                     key=f"{node_place(node)}.variables[{number}].name",
-                    problem=f"{name!r} is defined before in this stage, and nothing reads that",
+                    problem=f"{name!r} is defined twice in this stage, and the first is never read",
                 )
             unread.add(name)
 
@@ -167,7 +167,7 @@ def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
             same = seen.setdefault(str(weight), name)
             if same not in (name, "nominal"):  # of one side only, the other is the nominal one
                 key = key_of(f"{node_place(node)}.variations.weights", [name])
-                yield Doubt(file=workflow, key=key, problem=f"is the weight of {same!r}, too")
+                yield Doubt(file=workflow, key=key, problem=f"is also the weight of {same!r}")
         if wanted and outside and "nominal" not in weights:
             name = str(outside[0].get("name"))
             yield Finding(
@@ -257,8 +257,8 @@ def _of_plots(
             yield Finding(
                 file=workflow,
                 key=f"{key}.transforms",
-                problem=f"are not made in a plot of {op}: nothing is grouped or scaled",
-                expected="a plot of hep.render.project, with transforms in it or below then",
+                problem=f"have no effect in a plot of {op}: nothing is grouped or scaled",
+                expected="a plot of hep.render.project, with transforms in it or under then",
             )
 
 
@@ -299,7 +299,7 @@ def _of_changes(
     key, name = _template(variation, document), str(variation.get("name"))
     same = changed.setdefault(repr((rewrites, variation.get("group"))), name)
     if same != name:
-        problem = f"{name!r} changes the same as {same!r}"
+        problem = f"{name!r} makes the same changes as {same!r}"
         yield Doubt(file=workflow, key=f"{key}.name", problem=problem)
     rewritten = [*_mappings(rewrites.get("weight_expr")), *_mappings(rewrites.get("fields"))]
     stages = {one.get("stage") for one in rewritten}
@@ -315,7 +315,7 @@ def _of_changes(
         if any(upstream.node_applies_to_plan_dataset(one, dataset=dict(content)) for one in nodes)
     ]
     if outside:
-        problem = f"is not read with mode: plan: it changes {', '.join(outside)}, too"
+        problem = f"is not read with mode: plan: it also changes {', '.join(outside)}"
         yield Doubt(file=workflow, key=f"{key}.applies_to", problem=problem)
 
 
@@ -347,9 +347,9 @@ def _unchanged(
             yield Finding(
                 file=workflow,
                 key=f"{key}.replace",
-                problem=f"replaces {name!r}, which is in no place where names are replaced",
+                problem=f"replaces {name!r}, which is not used where names can be replaced",
                 expected=_REPLACED,
-                hint="let a stage with op: hep.define make a column of it, and replace it there",
+                hint="define a column from it in a hep.define stage, and replace that column",
             )
 
 

@@ -76,7 +76,7 @@ def branch_findings(
                 problem=problem,
                 value=None if text is None else as_yaml(text),
                 expected=f"a branch of {files} (dataset {dataset!r}, source {lack.source!r}), or a "
-                "column that a stage before makes",
+                "column that an earlier stage makes",
                 hint=hint,
             )
         )

@@ -88,7 +88,7 @@ def overlay(document: YamlMapping, workflow: Path, target: Path, asked: Iterable
     )
     header = (
         "# The workflow as FAST-HEP's compiler takes it: pools and classes are names only.\n"
-        "# Written by fasthep-smk; what the pools are stands in the workflow and the site.\n"
+        "# Written by fasthep-smk; the workflow and the site define the pools.\n"
     )
     files.write_text(target, header + text)
     return target

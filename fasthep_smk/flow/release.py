@@ -56,8 +56,8 @@ def check() -> str | None:
     listed = ", ".join(f"{name} {version}" for name, version in untested.items())
     return (
         f"{listed} was not tested with this fasthep-smk (newest: "
-        f"{', '.join(dict.fromkeys(TESTED[name] for name in untested))}); what is used of it has "
-        "not changed"
+        f"{', '.join(dict.fromkeys(TESTED[name] for name in untested))}); the parts that are "
+        "used have not changed"
     )
 
 
@@ -78,7 +78,7 @@ def refused(problems: Iterable[object]) -> DoesNotFit:
     return DoesNotFit(
         "\n".join(
             [
-                "the installed FAST-HEP does not fit: it differs in what fasthep-smk uses of it",
+                "the installed FAST-HEP does not fit: it differs in parts that fasthep-smk uses",
                 *(f"    changed  {one}" for one in listed_problems[:_SHOWN]),
                 *([f"             ... and {more} more"] if more > 0 else []),
                 f"    found    {', '.join(listed)}",

@@ -54,7 +54,7 @@ class StageError(Exception):
         maker = wrong.maker if wrong else None
         if wrong is not None:
             super().__init__(
-                f"it returned {wrong.what}, and stage {stage_of(node)!r} takes its result"
+                f"it returned {wrong.what}, but stage {stage_of(node)!r} reads its result"
             )
             self.fix = wrong.fix
             self.at = _function_line(wrong.maker, plan)
@@ -88,7 +88,7 @@ class Exited(Exception):
 
     def __init__(self, code: object) -> None:
         shown = "" if code is None else repr(code)
-        super().__init__(f"sys.exit({shown}) was called: an operation returns, or raises an error")
+        super().__init__(f"sys.exit({shown}) was called: an operation must return or raise errors")
 
 
 def stage_of(node: PlanNode) -> str:
@@ -151,7 +151,7 @@ def _wrong_result(
             if maker.role != "transform":
                 return None
             if got is None:
-                fix = "the function must end with return, and what it has made"
+                fix = "the function must return its result"
                 return _WrongResult(maker, "nothing (None)", fix)
             made = maker.outputs.get(active.output_name)
             own = not is_published(plan.registry, CATEGORY[maker.role], maker.impl)

@@ -213,17 +213,14 @@ def told(plan: Plan, runs: Iterable[Run]) -> str:
     for (stage, category), counts in counted.items():
         shown = [f"{count} of {file}" for file, count in counts.most_common(_FILES)]
         shown += [f"others of {len(counts) - _FILES} more files"] * (len(counts) > _FILES)
-        what = "values of its axis are missing (None), and are in no bin"
+        what = "values of its axis are missing (None), so they are in no bin"
         if category == NOT_FINITE:
-            what = (
-                "events have a weight that is NaN or infinite, and so are bins and sums that they "
-                "are counted in"
-            )
+            what = "events have a NaN or infinite weight, which spoils their bins and sums"
         text += f"- stage {stage!r}: {counts.total()} {what}: {', '.join(shown)}\n"
     for stage, changed in changes.items():
         text += (
-            f"- stage {stage!r} changes {', '.join(changed)}: other stages see what was there "
-            "before, except for what it returns (docs/own-op.md)\n"
+            f"- stage {stage!r} changes {', '.join(changed)}: other stages do not see this, only "
+            "what it returns (docs/own-op.md)\n"
         )
     return text
 

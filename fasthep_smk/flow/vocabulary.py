@@ -52,7 +52,7 @@ _ABSENT = {
     "drawn": "no dataset has this name",
     "drawn datasets": "no dataset has this name",
     "drawn groups": "no group of datasets has this name",
-    "eventtypes": "no dataset has this eventtype (as it is written)",
+    "eventtypes": "no dataset has this eventtype (spelt exactly like this)",
     "lower eventtypes": "no dataset has this eventtype",
     "stages": "the workflow has no such stage",
     "streams": "no source or join has this name",
@@ -145,7 +145,7 @@ def _slip_of(names: Names, kind: str | list[str], value: object) -> Iterator[Ref
         if close is None or text.lower() in there or close in texts:
             continue
         if len(close) > 2 or set(text.lower()) == set(close):
-            yield _refusal(text, known, _ABSENT.get(str(kind), f"is nearly {close!r}, and not it"))
+            yield _refusal(text, known, _ABSENT.get(str(kind), f"is spelt almost like {close!r}"))
 
 
 def _refusal(text: str, known: Sequence[str], problem: str) -> Refusal:
@@ -179,7 +179,7 @@ def _first_of(_: Names, groups: list[list[str]], value: object) -> Iterator[Refu
         there = [one for one in keys if one in mapping(value)]
         for one in there[1:]:
             expected = f"one of {', '.join(keys)}"
-            yield Refusal(f"is not read beside {there[0]!r}", path=[one], expected=expected)
+            yield Refusal(f"is ignored next to {there[0]!r}", path=[one], expected=expected)
 
 
 def _beside(_: Names, keys: Mapping[str, list[str]], value: object) -> Iterator[Refusal]:
@@ -188,7 +188,7 @@ def _beside(_: Names, keys: Mapping[str, list[str]], value: object) -> Iterator[
         for one in mapping(value) if key in mapping(value) else ():
             if one not in read and not schema.is_comment(one):
                 expected = " and ".join(read)
-                yield Refusal(f"is not read beside {key!r}", path=[one], expected=expected)
+                yield Refusal(f"is ignored next to {key!r}", path=[one], expected=expected)
 
 
 def _unread(_: Names, keys: Mapping[str, str], value: object) -> Iterator[Refusal]:
@@ -212,7 +212,7 @@ def _apart(_: Names, keys: list[str], value: object) -> Iterator[Refusal]:
     for one, other in combinations(keys, 2):
         for name in _named(mapping(value).get(other)):
             if name in _named(mapping(value).get(one)):
-                problem = f"stands in {one!r}, too: it would be drawn twice"
+                problem = f"is also in {one!r}: it would be drawn twice"
                 expected = f"each once, in {' or '.join(keys)}"
                 yield Refusal(problem, path=[other], value=as_yaml(name), expected=expected)
 

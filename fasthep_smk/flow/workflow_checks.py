@@ -68,7 +68,7 @@ _EXPECTED = "data.datasets, sources and analysis.stages"
 def name_finding(name: str, problem: str, *, key: str, workflow: str) -> Finding:
     """Return the finding for a dataset or variation that no folder can be named after."""
     shown = repr(name if len(name) <= 60 else f"{name[:57]}...")
-    expected = "a name that can be a folder's: plain text, no '..', no slash at its ends"
+    expected = "a name that a folder can have: plain text, no '..', no slash before or after it"
     return Finding(file=workflow, key=key, problem=problem, value=shown, expected=expected)
 
 
@@ -210,7 +210,7 @@ def _when_findings(stage: YamlMapping, key: str, workflow: str) -> Iterator[Find
         for number, item in enumerate(raw if isinstance(raw, list) else [raw]):
             when = mapping(item).get("when")
             if when is not None and str(when).strip() not in _WHEN:
-                problem = "is not a time at which something can be written"
+                problem = "is not a valid time for writing"
                 place = f"{key}.{section}[{number}].when"
                 yield not_among(when, _WHEN, problem=problem, file=workflow, key=place)
 
@@ -230,5 +230,5 @@ def _port_findings(stage: YamlMapping, key: str, workflow: str) -> Iterator[Find
                 "and drops the others",
                 value=", ".join(names),
                 expected="at most one port of each stage",
-                hint="let a stage in between pass the second port on",
+                hint="pass the second port on through a stage in between",
             )

@@ -125,7 +125,7 @@ def look_at_inputs(
     if node.impl == _HIST:
         lists, dropped = look_at_axes(params, events, weighted=bool(weights))
     if dropped:
-        missing = _told(node, DROPPED, dropped, "values of the axis are missing, and in no bin")
+        missing = _told(node, DROPPED, dropped, "values of the axis are missing, so in no bin")
         ctx.setdefault("_warnings", []).append(missing)
     _running = _Operation(node, ctx, events, share, weights, selected, lists)
     for text in weights.intersection(events.fields):
@@ -221,12 +221,12 @@ def _look_at_weight(running: _Operation, text: str, value: Any) -> None:
     if not pairs_with(lengths, reference):
         if running.lists is not None and len(lengths) <= len(reference):
             raise unpaired(text, value, running.lists, running.events[running.lists])
-        axes = ", and the axes have one value" if running.node.impl == _HIST else ""
+        axes = ", but the axes have one value" if running.node.impl == _HIST else ""
         raise UnfitColumn(
             text,
             f"this weight has a list of values for each event{axes}",
-            "a weight has one value for each event: write leading(…) for the first of them, or let "
-            "an op of your own make one of all",
+            "a weight has one value for each event: write leading(…) for the first value, or "
+            "combine them in an operation of your own",
         )
     if running.node.impl == _CUTFLOW:
         look_at_sums(text, value)

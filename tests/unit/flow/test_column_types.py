@@ -384,9 +384,9 @@ def of_bits() -> ak.Array:
         ("~flag", True, "~(flag) is true for 0 and 1"),
         ("where(~n, 1, 2)", False, "~(n) is true for 0 and 1"),
         ("1.5 * ~n", False, "~(n) is true for 0 and 1"),
-        ("n & good", False, "combines the bits of n"),
-        ("good & n & flag", False, "combines the bits of n"),
-        ("(pt > 1) & ids", False, "combines the bits of ids"),
+        ("n & good", False, "combines n, a whole number"),
+        ("good & n & flag", False, "combines n, a whole number"),
+        ("(pt > 1) & ids", False, "combines ids, a whole number"),
     ],
 )
 def test_bits_of_a_number_are_no_yes_or_no(text: str, is_condition: bool, said: str) -> None:

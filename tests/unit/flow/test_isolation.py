@@ -166,7 +166,7 @@ def test_events_that_cannot_be_written_to_are_copied() -> None:
     ],
 )
 def test_more_events_than_came_in_are_refused(returned: Callable[[ak.Array], Any]) -> None:
-    with pytest.raises(TooManyEvents, match="it returned 6 events, and got 3"):
+    with pytest.raises(TooManyEvents, match="it returned 6 events, but got 3"):
         run(lambda stream: returned(ak.concatenate([stream, stream])), CHAIN, set())
 
 

@@ -374,7 +374,7 @@ def slips(text: str, folder: Path, part: str = "workflow") -> list[tuple[str | N
 def test_a_name_that_yaml_reads_as_something_else_is_named(place: str, tmp_path: Path) -> None:
     for text, read in MISREAD.items():
         found = slips(NAMES[place].replace("TEXT", text), tmp_path)
-        problem = f"is not text in YAML, which reads it as {read}"
+        problem = f"must be text, but YAML reads it as {read}"
         # Most names may be left out, which is null.
         assert found == [(place, problem)] or (read == "null" and not found)
     for text in READ:
@@ -395,7 +395,7 @@ def test_numbers_that_make_names_may_be_written_with_zeros(tmp_path: Path) -> No
     assert slips(variation.replace("TEXT", "off"), tmp_path) == [
         (
             "systematics.variations['v'].matrix.scale[1]",
-            "is not text in YAML, which reads it as false",
+            "must be text, but YAML reads it as false",
         )
     ]
 
@@ -406,7 +406,7 @@ def test_a_key_that_yaml_reads_as_something_else_is_named(start: str, tmp_path: 
     for text, read in MISREAD.items():
         for part in ("workflow", "profile"):
             found = slips(f"{start}{{{text} : 1}}{end}", tmp_path, part)
-            assert found == [(text, f"this key is not text in YAML, which reads it as {read}")]
+            assert found == [(text, f"this key must be text, but YAML reads it as {read}")]
     for text in READ:
         assert slips(f"{start}{{{text} : 1}}{end}", tmp_path) == []
 
