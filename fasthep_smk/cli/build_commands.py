@@ -102,7 +102,7 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         choices=("all", "auto", "none"),
         default="auto",
         help="intermediate files to keep after a success: all; auto, which limits the space of "
-        "superseded results (the default); none, except those that an unchanged run needs",
+        "superseded results (the default); none but those that a run without changes needs",
     )
 
 

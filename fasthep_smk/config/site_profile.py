@@ -84,7 +84,7 @@ def _executor_findings(executor: object, file: str) -> Iterator[Finding]:
         key="executor",
         problem="no such executor here",
         value=as_yaml(executor),
-        expected=f"{', '.join(SYSTEMS)}, or one whose plugin of Snakemake's is installed",
+        expected=f"{', '.join(SYSTEMS)}, or one whose Snakemake plugin is installed",
         hint=" Or, if there is such a plugin: ".join(filter(None, (meant, install))) or None,
     )
 
@@ -140,7 +140,7 @@ def _refuse_of_others(folder: Path, profile: str, key: str, workflow: Path) -> N
                 file=str(path),
                 key=key or None,
                 value=as_yaml(profile),
-                expected="a profile of yours that only you can write to: it was found by its name",
+                expected="a profile that only you can write to, since it was found by its name",
                 hint=f"{shell(['chmod', '-R', 'go-w', path])}, if it is yours; "
                 f"{shell(['--profile', folder])}, if you trust its author",
             )

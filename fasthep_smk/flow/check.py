@@ -173,7 +173,7 @@ def _refused(plan: Plan, node: PlanNode, name: str, made: type, given: YamlMappi
     if of_fasthep and name == "gpu.preload" and not given.get("fields"):
         return "gpu.preload needs fields: the columns to move, such as [Muon_Px, Muon_Py]"
     if of_fasthep and name == "cuda.jit" and not _own_code_around(plan, node):
-        return "cuda.jit reads ctx['cuda_jit_functions'], which no hook sets"
+        return "cuda.jit reads its functions from ctx['cuda_jit_functions'], which no hook sets"
     return None
 
 

@@ -51,7 +51,7 @@ def refuse_unsendable(found: Mapping[str, Path]) -> None:
             )
         if (other := names.setdefault(path.name, kind)) != kind:
             raise SmkError(
-                f"the {kind} credential cannot be sent beside the {other} one: both files are "
+                f"the {kind} credential cannot be sent with the {other} one: both files are "
                 f"named {path.name!r}, and jobs get them in one folder"
             )
 

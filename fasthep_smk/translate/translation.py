@@ -467,7 +467,7 @@ def reconcile(placed: Placed) -> Reconciled:
         reuse.reasons = {one: why for one, why in reuse.reasons.items() if one not in unneeded}
     records = (placed.earlier / path.relative_to(build) for path in reuse.unreadable[:3])
     unreadable = (
-        f"{path} is damaged, or of another version: its job runs again" for path in records
+        f"{path} is damaged or of another version: its job runs again" for path in records
     )
     warnings = [*placed.warnings, *unreadable, *reuse.damaged[:3]]
     return _adding(Reconciled, placed, reuse=reuse, warnings=warnings)

@@ -22,7 +22,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         r"mapping values are not allowed",
         "YAML does not allow a ':' here",
-        "put quotes around a text that has a ': ', and begin a key below the ones beside it",
+        "put quotes around a text that has a ': ', and align a key with its neighbours",
     ),
     (
         r"expected <block end>|could not find expected ':'",

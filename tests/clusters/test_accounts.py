@@ -274,8 +274,8 @@ def test_a_limit_of_jobs_is_waited_for(slurm: Cluster, moody_reference: Path) ->
     """QOS "few" lets a user have two jobs; there is one attempt."""
     folder = in_trouble(slurm, slurm_options={"qos": "few"}, retries=0, sleep=4)
     said = Run(slurm, folder / "workflow.yaml").ended()
-    assert "Slurm takes no more jobs now, the others wait for that: QOSMaxSubmitJobPerUser" in said
-    assert "; workers: 2 of its pool keeps within that" in said
+    assert "Slurm accepts no more jobs now: the others wait: QOSMaxSubmitJobPerUser" in said
+    assert "; workers: 2 in its pool stays below the limit" in said
     assert tries(folder) == {"data": 2, "dy": 1}
     assert [one["attempt"] for one in records(folder / "build")] == [1] * 4
     is_right(folder, moody_reference)
@@ -311,8 +311,8 @@ def test_what_a_partition_refuses_goes_to_the_fallback(
     folder = prepared(slurm, "slurm", retries=1, places=places, execution=never)
     said = Run(slurm, folder / "workflow.yaml").ended()
     if partition == "draining":
-        assert "pool 'gpu' takes no jobs, they go to pool 'default': " in said
-    assert "not taken by pool gpu: now in pool default" in said
+        assert "pool 'gpu' accepts no jobs, they go to pool 'default': " in said
+    assert "refused by pool gpu: now in pool default" in said
     assert tries(folder) == {"data": 2, "dy": 1}
     is_right(folder, moody_reference)
 

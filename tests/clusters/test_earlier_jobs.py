@@ -107,7 +107,7 @@ def test_jobs_go_on_when_snakemake_alone_is_killed(slurm: Cluster, moody_referen
     os.kill(json.loads((folder / "build/smk/lock").read_text())["snakemake"], signal.SIGKILL)
     said = run.ended(status=1, seconds=30)
     assert "Snakemake was ended by signal 9" in said
-    assert "2 jobs may go on in the queue: the same command takes them over" in said
+    assert "2 jobs may still be in the queue: the same command takes them over" in said
     status = slurm.run(FASTHEP_SMK, "status", cwd=folder).stdout
     assert f"slurm job {left[1]}: {name}: waiting (JobHeldUser)" in status
     again = Run(slurm, folder / "workflow.yaml")
@@ -188,7 +188,7 @@ def test_jobs_for_another_workflow_are_cancelled_first(slurm: Cluster) -> None:
     workflow = folder / "workflow.yaml"
     workflow.write_text(workflow.read_text().replace("nbins: 20", "nbins: 10"))
     said = Run(slurm, workflow).ended()
-    assert "3 jobs of an earlier run cancelled: this run would submit something else" in said
+    assert "3 jobs of an earlier run cancelled: this run does not need them" in said
     assert sum(tries(folder).values()) == 6
     assert never_twice(folder)
     is_right(folder, local_run(folder, workflow))
@@ -203,7 +203,7 @@ def test_jobs_that_were_to_run_elsewhere_are_cancelled(
     set_mood(folder)
     at(folder)
     said = Run(slurm, folder / "workflow.yaml").ended()
-    assert "2 jobs of an earlier run cancelled: this run would submit something else" in said
+    assert "2 jobs of an earlier run cancelled: this run does not need them" in said
     assert never_twice(folder)
     is_right(folder, moody_reference)
 

@@ -122,6 +122,6 @@ def test_jobs_for_another_workflow_are_cancelled_first(htcondor: Cluster) -> Non
     workflow = folder / "workflow.yaml"
     workflow.write_text(workflow.read_text().replace("nbins: 20", "nbins: 10"))
     said = Run(htcondor, folder).ended()
-    assert "1 job of an earlier run cancelled: this run would submit something else" in said
+    assert "1 job of an earlier run cancelled: this run does not need them" in said
     assert len(tries(folder)) == 2
     assert not (folder / "twice.txt").exists()

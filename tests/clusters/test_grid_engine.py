@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 LONG = pytest.mark.long
 PAGE = ROOT / "docs" / "own-site.md"
 FILES = {"data": 1, "dy": 1}
-NOTE = "executor 'cluster-generic' is none that fasthep-smk knows"
+NOTE = "executor 'cluster-generic' is not one that fasthep-smk knows"
 
 
 def block(after: str) -> str:
@@ -149,10 +149,10 @@ def test_what_a_killed_run_has_left_is_named(grid_engine: Cluster) -> None:
     run.wait(timeout=30)
 
     status = grid_engine.run(FASTHEP_SMK, "status", "build", cwd=folder)
-    assert "cannot be asked what is in its queue" in status.stdout
+    assert "cannot tell what is in its queue" in status.stdout
     retry = grid_engine.run(FASTHEP_SMK, "retry", ids[0], "build", cwd=folder)
     assert retry.returncode != 0
-    assert "cannot be asked what is in its queue" in retry.stderr
+    assert "cannot tell what is in its queue" in retry.stderr
     again = grid_engine.run(FASTHEP_SMK, workflow.name, "--profile", "site", cwd=folder)
     assert again.returncode != 0
     assert f"Cancel them there: {', '.join(ids)}" in again.stderr

@@ -388,7 +388,7 @@ def test_a_job_that_takes_more_memory_gets_more(
     assert first["memory"] == 600_000_000
     # The job looks at its memory far more often than HTCondor, but HTCondor may be the quicker.
     words = {
-        "memory": "more memory is needed than the 600 MB of pool 'default'"
+        "memory": "it needs more memory than the 600 MB of pool 'default'"
         "|over its memory, 600 MB, of pool 'default'",
         "killed": "ended without an error message|HTCondor: removed|signal 9",
     }
@@ -408,8 +408,8 @@ def test_where_the_pool_has_no_more_memory_the_end_is_clear(htcondor: Cluster) -
     said = Run(htcondor, folder).ended(status=1)
 
     assert len(tries(folder)) == 1
-    title = r"stages? .*Moody.* failed: more memory is needed than the 600 MB of pool 'default'"
-    assert re.search(f"{title}; not tried again: no other attempt would have more", said)
+    title = r"stages? .*Moody.* failed: it needs more memory than the 600 MB of pool 'default'"
+    assert re.search(f"{title}; not tried again: no other attempt would get more", said)
     lines = (folder / "build/debug/distributed/events.jsonl").read_text().splitlines()
     assert len([line for line in lines if '"Submitted"' in line]) == 1
     for line in (
@@ -481,7 +481,7 @@ def test_a_job_that_is_held_for_ever_fails_at_once(htcondor: Cluster) -> None:
     # On a busy machine, the job hears of it before HTCondor has looked.
     of_condor, of_job = (
         "over its memory, 600 MB, of pool 'default' (HTCondor: held: ",
-        "more memory is",
+        "it needs more memory",
     )
     assert of_condor in said or of_job in said
     assert is_empty_within(htcondor, folder, 10)
@@ -543,7 +543,7 @@ def test_what_htcondor_refuses_is_said_once(htcondor: Cluster) -> None:
     wrong = {"config": {"retries": 2, "htcondor": {"requirements": "Machine == "}}}
     folder = in_trouble(htcondor, pool=wrong)
     said = Run(htcondor, folder).ended(status=1)
-    head, _, about = said.partition("1 job failed; what finished is kept:\n")
+    head, _, about = said.partition("1 job failed; finished jobs are kept:\n")
     assert about.startswith("a job could not be submitted: "), said
     assert "failed: stages_Moody_to_Met data/0_0: could not be submitted\n" in head
     assert about.endswith(
@@ -598,7 +598,7 @@ def test_a_run_that_is_stopped_leaves_nothing_in_the_queue(
     before = finished(folder)
     run.process.send_signal(number)
     said = run.ended(status=130, seconds=20)
-    assert "stopped; what finished is kept, run again to go on" in said
+    assert "stopped; finished jobs are kept, run again to resume" in said
     assert is_empty_within(htcondor, folder, 15)
     assert len(before) == 1
 

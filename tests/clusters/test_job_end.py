@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 #: What the user reads of a job that ends so, by dataset.
 ENDS = {
     "fault": r"signal 11 \(segmentation fault\)",
-    "sys_exit": r"sys\.exit\(0\) was called: an operation returns, or raises an error",
+    "sys_exit": r"sys\.exit\(0\) was called: an operation must return or raise errors",
     "os_exit": r"its process ended with status 0 before its work was done, as by os\._exit\(0\)",
     "term": r"signal 15 \(terminated\): ended by a user or by the system",
 }

@@ -166,12 +166,12 @@ def test_a_profile_of_ours_alone_runs_what_was_translated_elsewhere(
 #: What a job gets on the test clusters that does not say what it needs.
 UNSAID = {
     "slurm": [
-        "no memory given (-): 1000 MB for each cpu (DefMemPerCPU), unless its partition says "
+        "no memory requested (-): 1000 MB for each cpu (DefMemPerCPU), unless its partition says "
         "otherwise"
     ],
     "htcondor": [
-        f"no {name} given (-): as much as it has used until then, so next to nothing when it first "
-        f"starts (JOB_DEFAULT_REQUEST{name.upper()}); HTCondor may end a job that takes more"
+        f"no {name} requested (-): only as much as it has used so far: next to nothing at its "
+        f"first start (JOB_DEFAULT_REQUEST{name.upper()}); HTCondor may end a job that takes more"
         for name in ("memory", "disk")
     ],
 }
@@ -246,7 +246,7 @@ def test_the_doctor_refuses_what_a_run_would_be_refused_for(cluster: Cluster, sy
         "cpus 1, memory 900 GB, gpus 0",
     }
     assert text == expected[system]
-    assert "such a job would be pending forever" in fix
+    assert "such a job would wait forever" in fix
 
 
 @pytest.fixture

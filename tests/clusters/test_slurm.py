@@ -351,7 +351,7 @@ def test_a_job_that_runs_out_of_memory_gets_more(slurm: Cluster, moody_reference
     [earlier] = record["earlier"]
     assert (earlier["kind"], earlier["memory"]) == ("memory", 800 * 10**6)
     # Said by the job itself or by Slurm, whichever was quicker.
-    assert re.search("more memory is needed than the 800 MB|xceeded .*memory", earlier["problem"])
+    assert re.search("it needs more memory than the 800 MB|xceeded .*memory", earlier["problem"])
     assert slurms_record(slurm, record["batch_job"])["MinMemoryNode"] == "1526M"
     assert slurms_record(slurm, earlier["batch_job"])["MinMemoryNode"] == "763M"
     is_right(folder, moody_reference)
@@ -374,8 +374,8 @@ def test_a_pool_with_too_little_memory_is_the_end(slurm: Cluster) -> None:
     ):
         assert re.search(rf"^    {line}$", about, re.MULTILINE), line
     title = about.splitlines()[0]
-    assert re.search("more memory is needed than the 2 GB|over its memory, 2 GB,", title)
-    assert title.endswith("; not tried again: no other attempt would have more")
+    assert re.search("it needs more memory than the 2 GB|over its memory, 2 GB,", title)
+    assert title.endswith("; not tried again: no other attempt would get more")
     assert tries(folder) == {"data": 2, "dy": 1}
 
 
@@ -511,8 +511,8 @@ def test_a_controller_that_restarts_loses_no_job(fragile: Cluster, moody_referen
         run.says("Slurm does not answer, trying again")
     run.until(lambda: sum(tries(folder).values()) == 3)
     with without(fragile, "slurmctld"):
-        run.says("the states of jobs are not known: Slurm says nothing of them; running jobs go on")
-    run.says("Slurm tells the states of jobs again")
+        run.says("the states of jobs are not known: Slurm does not report them; running jobs go on")
+    run.says("Slurm reports the states of jobs again")
     run.ended()
     assert sum(tries(folder).values()) == 3
     is_right(folder, moody_reference)
@@ -622,7 +622,7 @@ def test_what_slurm_refuses_is_said_once(
     path = {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
     said = Run(slurm, folder / "workflow.yaml", variables=path).ended(status=1, seconds=60)
     assert (
-        "3 jobs failed; what finished is kept:\n"
+        "3 jobs failed; finished jobs are kept:\n"
         f"3 jobs could not be submitted: Batch job submission failed: {words}\n"
         "    dataset:   data, dy\n"
         "    file:      data/data_0.root (all entries) and 2 more\n"
@@ -673,7 +673,7 @@ def test_a_run_that_is_stopped_leaves_nothing_behind(
     stopped = time.monotonic()
     said = run.ended(status=130, seconds=60)
     assert time.monotonic() - stopped < 15
-    assert "stopped; what finished is kept, run again to go on" in said
+    assert "stopped; finished jobs are kept, run again to resume" in said
     assert jobs_of(slurm, folder, "PENDING", "RUNNING") == []
 
     set_mood(folder)

@@ -176,7 +176,7 @@ def test_an_interrupt_is_handed_on_once(analysis: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=150)
     assert process.returncode != 0
-    assert "fasthep-smk: stopped; what finished is kept" in said
+    assert "fasthep-smk: stopped; finished jobs are kept" in said
     assert said.rstrip().endswith("KeyboardInterrupt")
 
 

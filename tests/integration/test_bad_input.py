@@ -386,7 +386,7 @@ def test_a_password_in_an_address(
     dataset(document, "data")["files"].append("root://me:S3cr3t@host//b.root")
     write_workflow(folder, document)
     text = refused(command=command)
-    assert "workflow.yaml: data.datasets.data.files[2]: the address holds a secret" in text
+    assert "workflow.yaml: data.datasets.data.files[2]: the address contains a secret" in text
     assert "found: 'root://me:<password>@host//b.root'" in text
     assert "S3cr3t" not in text
     kept = [path for path in (folder / "build").rglob("*") if path.is_file()]
@@ -622,8 +622,14 @@ def test_an_unknown_report(document: Document, refused_as: Refused) -> None:
         (["workflow.yaml", "--accept-missing", "-1"], "--accept-missing: '-1' is neither"),
         (["workflow.yaml", "--accept-missing", "150%"], "'150%' is more than all partitions"),
         (["workflow.yaml", "--accept-missing", "abc"], "--accept-missing: 'abc' is neither"),
-        (["workflow.yaml", "--accept-missing", "0"], "'0' accepts nothing: use --keep-going"),
-        (["workflow.yaml", "--accept-missing", "0%"], "'0%' accepts nothing: use --keep-going"),
+        (
+            ["workflow.yaml", "--accept-missing", "0"],
+            "'0' accepts no missing partition: use",
+        ),
+        (
+            ["workflow.yaml", "--accept-missing", "0%"],
+            "'0%' accepts no missing partition: use",
+        ),
         (["workflow.yaml", "--accept-missing"], "--accept-missing: expected one argument"),
         (["workflow.yaml", "--", "--accept-missing", "1"], "--accept-missing belongs before --"),
     ],
@@ -810,7 +816,7 @@ def test_a_mended_operation_is_used_when_the_failed_job_runs_alone(
     done = subprocess.run(call, cwd="/", env=environment, capture_output=True, text=True)
     assert done.returncode == 1
     (log,) = (folder / "build/debug/distributed/logs").rglob("0_0.log")
-    assert "own_broken.py changed while the run goes on" in log.read_text()
+    assert "own_broken.py changed during the run" in log.read_text()
     assert not records(folder)
     assert smk(folder, "translate", "workflow.yaml").returncode == 0
     done = subprocess.run(call, cwd="/", env=environment, capture_output=True, text=True)

@@ -45,4 +45,4 @@ def test_a_bundle_is_complete(analysis: Path, smk: Run) -> None:
 
     again = smk("export", "bundle", "workflow.yaml", "out", cwd=analysis)
     assert again.returncode == 1
-    assert "OUT: something is here already: nothing was written" in again.stderr
+    assert "OUT: this folder is not empty: nothing was written" in again.stderr

@@ -142,7 +142,7 @@ def test_missing_values_of_a_single_axis_are_left_out_as_by_fasthep_and_told(
     run_fasthep(tmp_path)
     done = smk("workflow.yaml", "-j", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    said = "values of its axis are missing (None), and are in no bin: 25 of a.root (dataset 'dy')"
+    said = "values of its axis are missing (None), so they are in no bin: 25 of a.root"
     assert said in " ".join(done.stderr.split())
     ignore = ("artifacts/provenance/*", "reports/warnings.md")
     assert not compare_builds(tmp_path / "reference", tmp_path / "build", ignore=ignore)
@@ -153,9 +153,8 @@ def test_weights_that_are_no_numbers_are_told_once_per_stage_and_cost_no_reuse(
 ) -> None:
     def told(stage: str) -> str:
         return (
-            f"warning: stage {stage!r}: 5 events have a weight that is NaN or infinite, and so are "
-            "bins and sums that they are counted in: 3 of a.root (dataset 'dy'), 2 of c.root "
-            "(dataset 'tt')"
+            f"warning: stage {stage!r}: 5 events have a NaN or infinite weight, which spoils "
+            "their bins and sums: 3 of a.root (dataset 'dy'), 2 of c.root (dataset 'tt')"
         )
 
     def warnings(text: str) -> list[str]:

@@ -76,7 +76,7 @@ def test_a_folder_that_no_container_can_be_shown_is_refused(
     (folder / "workflow.yaml").write_text(workflow)
     done = warm.run("workflow.yaml", "-j", "2", cwd=folder)
     assert done.returncode == 1
-    assert "environment.type: a container cannot be shown this folder" in done.stderr
+    assert "environment.type: this folder cannot be mounted in a container" in done.stderr
     assert not (image.parent / "calls").exists()
 
 

@@ -77,7 +77,7 @@ def test_jobs_wait_for_a_renewed_token(needy: Path, server: tuple[str, list[int]
             stderr=said,
         )
     try:
-        wait_for(lambda: "jobs wait; renew it" in output.read_text() or process.poll(), 60)
+        wait_for(lambda: "jobs wait until you renew it" in output.read_text() or process.poll(), 60)
         assert process.poll() is None, output.read_text()
         wait_for(lambda: 401 in answers, 20)
         time.sleep(3)  # a job that is not held back would start now
@@ -179,7 +179,7 @@ def test_a_refused_token_is_said_to_be_one(
     done = smk("workflow.yaml", "-j", "2", "--accept-missing", "2", cwd=needy)
     assert done.returncode == 1
     assert "a server refused its credential: " in done.stderr
-    assert "    fix:       is it the right one for this server?" in done.stderr
+    assert "    fix:       check that it is right for this server" in done.stderr
     assert "going on without" not in done.stderr  # with the right one nothing would be missing
     notes = (needy / "build/smk/failures").rglob("*.json")
     assert {json.loads(path.read_text())["kind"] for path in notes} == {"credential"}

@@ -208,7 +208,7 @@ RESULT_DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "longer": (lengthen, "is too long ("),
     "a folder": (make_folder, "is a folder"),
     "deleted": (Path.unlink, "is gone"),
-    "one bit flipped": (flip, "has another content (its checksum differs)"),
+    "one bit flipped": (flip, "has changed (its checksum differs)"),
 }
 
 
@@ -267,7 +267,7 @@ def test_however_a_result_is_damaged_it_is_seen(
     assert len(kept) == int(damage != "deleted")  # somebody may have edited it
     if kept:
         assert f"warning: result artifacts/plots/Met.png {how}" in said
-        assert f"what was there is kept in {kept[0].parents[3].relative_to(build)}" in said
+        assert f"the damaged files are kept in {kept[0].parents[3].relative_to(build)}" in said
     assert damaged_by_status(build, smk) == {}
 
 
@@ -289,7 +289,7 @@ def test_damaged_products_that_nobody_needs_are_named_and_removed(
     flip(path)
     assert list(damaged_by_status(build, smk)) == [str(path.relative_to(build))]
     said = run_again(build, "--verify")
-    assert "Cuts.arrow has another content (its checksum differs): made again where it" in said
+    assert "Cuts.arrow has changed (its checksum differs): made again where it" in said
     assert not again(before, build)
     assert not path.exists()
     assert damaged_by_status(build, smk) == {}  # products may be gone

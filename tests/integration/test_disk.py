@@ -257,7 +257,7 @@ def test_clean_all_leaves_results_only(by_stage: Path, smk: Run) -> None:
     jobs = counts(status(smk, by_stage))["total"]
     done = smk("clean", "--all", cwd=by_stage)
     assert done.returncode == 0, done.stderr
-    assert "the next run starts from nothing" in done.stdout
+    assert "the next run starts from the beginning" in done.stdout
     assert not (by_stage / "build/smk/work").exists()
     assert not (by_stage / "build/.snakemake").exists()
     show = [str(Path(sys.executable).parent / "fasthep"), "provenance", "show"]

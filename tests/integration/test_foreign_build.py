@@ -415,5 +415,5 @@ def test_results_of_others_run_nothing(project: Path, smk: Run, way: str) -> Non
     assert not canary.exists()
     assert said.pop("Met") > 0
     assert said.pop("all") == "Findings"
-    assert all("Met.pkl" not in text and "is not read: it " in text for text in said.values())
+    assert all("Met.pkl" not in text and "was not read: it " in text for text in said.values())
     assert said.keys() == pickled.keys()

@@ -91,11 +91,9 @@ def test_a_variable_that_imports_look_at_makes_jobs_start_cold(analysis: Path) -
     (analysis / "shells.sh").write_text("export LC_ALL=C.UTF-8 OF_NO_INTEREST=1\n")
     shells = {"BASH_ENV": str(analysis / "shells.sh"), "LC_ALL": "C"}
     said = smk("explain", "workflow.yaml", cwd=analysis, **shells)
-    assert (
-        "Each job starts a Python of its own: the shell that starts jobs changes LC_ALL\n" in said
-    )
+    assert "Each job starts its own Python: the shell in which jobs start changes LC_ALL\n" in said
     said = smk("workflow.yaml", "-v", cwd=analysis, **shells)
-    assert "start a Python of their own: 4 of them: LC_ALL is not as in the run's" in said
+    assert "start their own Python: 4 of them: LC_ALL differs from the run's" in said
     assert starts(analysis) == COLD
 
 
@@ -109,7 +107,7 @@ def test_jobs_that_a_shell_starts_are_forked(analysis: Path) -> None:
 
 @pytest.mark.long
 def test_no_fork_server_may_be_wanted(analysis: Path) -> None:
-    why = f"{FORK_SERVER} is set to nothing"
+    why = f"{FORK_SERVER} is empty"
     assert why in smk("explain", "workflow.yaml", cwd=analysis, **{FORK_SERVER: ""})
     assert why in smk("workflow.yaml", "-v", cwd=analysis, **{FORK_SERVER: ""})
     assert starts(analysis) == COLD
@@ -120,7 +118,7 @@ def test_rules_with_several_cpus_are_named(analysis: Path) -> None:
     pools = "execution: {pools: {default: {resources: {cpus: 2}}}}\n"
     workflow.write_text(pools + workflow.read_text())
     said = smk("explain", "workflow.yaml", "--json", cwd=analysis)
-    assert set(json.loads(said)["cold"].values()) == {"they are given 2 cpus"}
+    assert set(json.loads(said)["cold"].values()) == {"each uses 2 cpus"}
 
 
 def test_a_fork_server_that_fails_is_named(analysis: Path) -> None:

@@ -164,7 +164,7 @@ def end_snakemake(folder: Path, run: subprocess.Popen[str]) -> None:
     assert "".join(children) == ""  # neither a shell nor a client for each job
     os.kill(pid, signal.SIGKILL)
     assert run.stdout is not None
-    assert any("2 jobs under way: what they finish counts" in line for line in run.stdout)
+    assert any("waiting for 2 jobs under way" in line for line in run.stdout)
 
 
 def test_jobs_go_on_when_only_snakemake_is_killed(
@@ -177,7 +177,7 @@ def test_jobs_go_on_when_only_snakemake_is_killed(
     (own / "wait").unlink()
     said, _ = run.communicate(timeout=120)
     assert run.returncode == 1
-    assert "Snakemake was ended by signal 9 (killed): what finished is kept" in said
+    assert "Snakemake was ended by signal 9 (killed): finished jobs are kept" in said
     assert len(records(own / "build")) == 2
     assert smk("workflow.yaml", cwd=own).returncode == 0
     assert len(drawn(own)) == 3  # neither ran again
@@ -205,6 +205,6 @@ def test_a_killed_job_is_named_and_the_others_stay(
     os.kill(job[2], signal.SIGKILL)
     said, _ = run.communicate(timeout=120)
     assert run.returncode == 1
-    assert "failed: signal 9 (killed): mostly because memory ran out" in said
+    assert "failed: signal 9 (killed): usually because memory ran out" in said
     (own / "wait").unlink()
     assert smk("workflow.yaml", "-j", "2", cwd=own).returncode == 0

@@ -200,7 +200,7 @@ def test_a_histogram_that_is_not_made_any_more_is_refused(project: Project) -> N
     project.edit(lambda one: one["analysis"]["stages"][-1].update(id="Mit"))
     refused = project.call()
     assert refused.returncode == 1
-    assert "no stage of the analysis makes this file now" in refused.stderr
+    assert "no stage of the analysis makes this file any more" in refused.stderr
     assert project.smk("workflow.yaml", "-q", cwd=project.folder).returncode == 0
     assert project.call().returncode == 1
 

@@ -100,17 +100,17 @@ def what(name):
     note("pids", pid)
 """,
 }
-HANDLER = "an exit handler or library of an operation had not ended in time, and was killed"
+HANDLER = "an exit handler or library of an operation did not end in time, and was killed"
 #: What keeps a process from ending well that has written its record; and what is said of it.
 BAD_ENDS = {
-    "thread": ("threading.Thread(target=hang, name='Counter').start()", "thread 'Counter' had not"),
+    "thread": ("threading.Thread(target=hang, name='Counter').start()", "thread 'Counter' did not"),
     "many threads": (
         "[threading.Thread(target=hang, name=f'Counter {n:0>90}').start() for n in range(50)]",
         "thread 'Counter 000",
     ),
     "pool": (
         "KEPT.append(ThreadPoolExecutor(1, 'Pool')); KEPT[-1].submit(hang)",
-        "thread 'Pool_0' had not",
+        "thread 'Pool_0' did not",
     ),
     "child": (
         "multiprocessing.get_context('fork').Process(target=hang).start()",
@@ -203,9 +203,9 @@ TOO_EARLY = {
     "a fault": ("import ctypes; ctypes.string_at(0)", "signal 11 (segmentation fault)"),
     "abort": ("os.abort()", "signal 6 (aborted)"),
     "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM)", "signal 15 (terminated)"),
-    "SIGKILL": ("os.kill(os.getpid(), signal.SIGKILL)", "signal 9 (killed): mostly because memory"),
-    "sys.exit(0)": ("sys.exit(0)", "sys.exit(0) was called: an operation returns, or raises"),
-    "sys.exit()": ("sys.exit()", "sys.exit() was called: an operation returns, or raises"),
+    "SIGKILL": ("os.kill(os.getpid(), signal.SIGKILL)", "signal 9 (killed): usually because"),
+    "sys.exit(0)": ("sys.exit(0)", "sys.exit(0) was called: an operation must return"),
+    "sys.exit()": ("sys.exit()", "sys.exit() was called: an operation must return"),
     "os._exit(0)": ("os._exit(0)", "its process ended with status 0 before its work was done"),
     "os._exit(3)": ("os._exit(3)", "its process ended with status 3 before its work was done"),
 }
@@ -341,7 +341,7 @@ def test_a_job_counts_once_its_record_is_there(
     logs = [path.read_text() for path in folder.glob("build/debug/distributed/logs/**/*.log")]
     for kind, (_, named) in BAD_ENDS.items():
         assert (folder / "left" / f"turn {kind}").exists()
-        text = f"it is done and counts, but its process did not end well: {named}"
+        text = f"its results are complete, but its process did not end well: {named}"
         assert text in done.stderr, kind
         assert any(text in log for log in logs), kind
     assert done.stderr.count("did not end well") == len(BAD_ENDS)

@@ -74,7 +74,7 @@ def test_a_modifier_that_comes_and_goes_runs_the_jobs_of_its_stage_once(
     run("workflow.yaml")
     name = measured(analysis, "smk.profile")
     why = smk("why", name, "--granularity", "stage", cwd=analysis)
-    assert "it is to be measured: Vars (smk.profile)" in why.stdout, why.stderr
+    assert "it is measured now: Vars (smk.profile)" in why.stdout, why.stderr
     run(name)
     assert len(graphs(analysis / "build")) == len(PARTS)
     assert ran(analysis / "build") == ["stage_Vars"] * len(PARTS) + ["all"]

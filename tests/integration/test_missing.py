@@ -164,7 +164,7 @@ def test_a_run_ends_without_what_is_missing_and_says_so(
     assert said.splitlines()[-3:] == [
         "fasthep-smk: THE RESULTS ARE INCOMPLETE: 1 of 3 partitions is missing:",
         f"    data: data/data_1.root, all entries: {WHY}",
-        "--accept-missing 1 accepts 1 of 3; the next run tries again what is missing",
+        "--accept-missing 1 accepts 1 of 3; the next run tries the missing ones again",
     ]
     entry = {"dataset": "data", "file": "data/data_1.root", "start": None, "stop": None}
     entry |= {"id": "events__data__1", "reason": WHY}
@@ -275,10 +275,10 @@ def test_a_whole_dataset_is_never_left_out(fragile: Path, smk: Run) -> None:
 
 def test_keep_going_runs_what_does_not_need_the_failed_job(fragile: Path, smk: Run) -> None:
     break_(fragile, "data/0_0", "data/1_0", "dy/0_0")
-    assert "1 job failed; what finished is kept:" in fail(smk, fragile, "-j", "1")
+    assert "1 job failed; finished jobs are kept:" in fail(smk, fragile, "-j", "1")
     break_(fragile, "data/0_0", "data/1_0")
     said = fail(smk, fragile, "-j", "1", "--keep-going")
-    assert "2 jobs failed; what finished is kept:" in said
+    assert "2 jobs failed; finished jobs are kept:" in said
     assert "cannot read data/data_0.root" in said
     assert WHY in said
     assert tries(fragile)["dy/0_0"] >= 1
@@ -298,7 +298,7 @@ def test_what_is_no_partition_must_not_fail(
     said = fail(smk, fragile, "--accept-missing", "2")
     assert ("going on without 1 partition" in said) == bool(missing)
     last = said.partition("fasthep-smk: ")[2]
-    assert last.startswith("1 job failed; what finished is kept:\nstage 'Met' (hep.render.hist1d)")
+    assert last.startswith("1 job failed; finished jobs are kept:\nstage 'Met' (hep.render.hist1d)")
     assert "INCOMPLETE" not in said
 
 

@@ -130,8 +130,7 @@ def test_files_that_lie_beside_the_workflow_are_found_from_its_folder_alone(
     assert main(["check", "mine/workflow.yaml"]) == 1
     said = capfd.readouterr().err
     assert (
-        "it lies beside the workflow, but paths start in the folder that you run in: cd mine"
-        in said
+        "it is next to the workflow, but paths start in the folder that you run in: cd mine" in said
     )
     assert len(re.findall(r"    at: mine/workflow.yaml, line \d+", said)) == 3
 

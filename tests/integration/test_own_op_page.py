@@ -59,17 +59,17 @@ TOLD = {
         "add 'MET_px', a branch of the file, to `requires` in the spec of my.met, or to "
         "sources.events.branches",
     ),
-    "it returned nothing (None), and stage 'Hist' takes its result": (
+    "it returned nothing (None), but stage 'Hist' reads its result": (
         "analysis.stages['Met'].params: ",
         "my_ops.py, line 22, in met",
-        "the function must end with return",
+        "the function must return its result",
     ),
-    "it returned an array, not events, and stage 'Hist' takes its result": (
+    "it returned an array, not events, but stage 'Hist' reads its result": (
         "analysis.stages['Met'].params: ",
         "my_ops.py, line 22, in met",
         "the function must end with return ak.with_field(stream, …)",
     ),
-    "it returned 80 events, and got 40": (
+    "it returned 80 events, but got 40": (
         "analysis.stages['Met'].params: ",
         "my_ops.py, line 22, in met",
         "return one entry for each event, or fewer for a selection",

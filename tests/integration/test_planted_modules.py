@@ -252,9 +252,7 @@ def test_what_others_may_write_is_not_imported(project: Path, mode: int) -> None
     done = smk(AS_MODULE, project, "check", "workflow.yaml")
     assert done.returncode == 1
     assert "1 problem:" in done.stderr
-    assert f"{project}/mine.py is not looked at, since others may write to the folder" in (
-        done.stderr
-    )
+    assert f"{project}/mine.py is not read, since others may write to the folder" in (done.stderr)
     assert ("use a folder of your own" if mode & 0o1000 else f"chmod go-w {project}") in done.stderr
     assert ran(project) == set()
 

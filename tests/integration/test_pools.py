@@ -303,7 +303,7 @@ def test_a_timeout_is_the_jobs_time_limit(flaky: Path, smk: Run) -> None:
     assert done.returncode == 1
     assert "the time limit of pool 'default', 00:00:06, has passed" in done.stderr
     # While nothing finished, the run said what it was doing.
-    assert "s without a finished job; under way: " in done.stderr
+    assert "s without a finished job; running or queued: " in done.stderr
 
 
 def test_waiting_for_a_pool_is_said(flaky: Path, smk: Run) -> None:

@@ -253,7 +253,7 @@ def test_the_workflow_is_not_replaced_by_its_plan(analysis: Path, smk: Run, name
     (analysis / "including.yaml").write_text("version: 1.0\ninclude: [compile/plan.yaml]\n")
     done = smk(name, "-o", ".", cwd=analysis)
     assert done.returncode == 1
-    assert "is in the place of a file that is written" in done.stderr
+    assert "would be overwritten" in done.stderr
     assert str(workflow) in done.stderr
     assert workflow.read_text() == WORKFLOW
 

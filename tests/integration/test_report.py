@@ -353,7 +353,7 @@ def test_a_run_that_fails_leaves_a_page_too(analysis: Path, smk: Run, tmp_path: 
     done = smk("workflow.yaml", "-j", "2", "-k", "--notify", hook, cwd=analysis)
     assert done.returncode == 1
     told = (analysis / "told").read_text()
-    assert told.startswith("failed: 1 job failed; what finished is kept: ")
+    assert told.startswith("failed: 1 job failed; finished jobs are kept: ")
     assert "Fails" in told and "hunter2" not in told
     page = analysis / "build/report.html"
     assert stat.S_IMODE(page.stat().st_mode) == 0o600

@@ -267,7 +267,7 @@ def test_something_else_in_the_place_of_a_folder_is_named(done: Path, name: str,
 def test_input_folders_stay_when_their_files_are_moved_away(troubled: Path, how: str) -> None:
     trouble = troubled / f"trouble.{how}"
     trouble.touch()
-    said = refused(f"{SMK} workflow.yaml -j 1", troubled, "moved or deleted while the run went on")
+    said = refused(f"{SMK} workflow.yaml -j 1", troubled, "moved or deleted during the run")
     assert (troubled / "data").is_dir()
     assert f" {troubled}/data/" in said
     assert re.search("put (it|them) back, then run the same command again", said)

@@ -107,7 +107,7 @@ def test_an_interrupted_run_leaves_the_terminal_as_it_was(own: Path) -> None:
     status, terminal, same = run_in_terminal(COMMAND, own, environment={}, look=interrupt)
     assert asked
     assert status == 130
-    assert terminal.lines[-2] == "fasthep-smk: stopped; what finished is kept, run again to go on"
+    assert terminal.lines[-2] == "fasthep-smk: stopped; finished jobs are kept, run again to resume"
     assert terminal.lines[-1] == ""
     assert terminal.other == []
     assert same

@@ -154,7 +154,7 @@ def test_files_that_the_operation_writes_are_no_inputs(finished: Path) -> None:
 
 def test_a_file_that_jobs_have_written_is_an_input_once_it_is_edited(finished: Path) -> None:
     (finished / "own.log").write_text("somebody else's now")
-    assert "own.log, which it names, is new" in call(finished, "why", "workflow.yaml")
+    assert "the file own.log is new" in call(finished, "why", "workflow.yaml")
 
 
 def test_jobs_that_write_one_file_run_once(finished: Path) -> None:

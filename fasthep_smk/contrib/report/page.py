@@ -281,8 +281,8 @@ def _charts(facts: Facts, report: Report) -> str:
     """Return the places of the charts of time, which ``page.js`` draws."""
     if not facts.ran:
         return ""
-    why = "; below, for what, as the batch system said" if facts.waited else ""
-    kept = f" Results of earlier runs that count still are not here: {report.earlier}."
+    why = "; the batch system's reasons are below" if facts.waited else ""
+    kept = f" Results of earlier runs that are still valid are not shown: {report.earlier}."
     charts = {
         "timeline": "When each job ran. A row is a place for one job, of a pool on a host; in a "
         "red frame: an attempt that failed; ◆: the one before has failed.",

@@ -174,7 +174,7 @@ def _results(report: Report) -> list[Section]:
                 **{name: change(row.sum, sums.get(name)) for name in varied},
             }
         )
-    outside = "Sums are with under- and overflow; 'outside the axes' is these alone."
+    outside = "Sums include under- and overflow; 'outside the axes' is under- and overflow alone."
     skims = [
         {
             "skim": row.name,
