@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
     from fasthep_smk.util.documents import YamlMapping
 
-__all__ = ["SPEC", "Backend", "Spec"]
-
 
 class Backend:
     """Runs the workflow that a plan was compiled from."""

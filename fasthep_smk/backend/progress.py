@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import PlanPartition
     from fasthep_smk.plan.rules import Rule
 
-__all__ = ["Partitions"]
-
 _EXECUTING, _FINALIZING = "executing", "finalizing"
 
 

@@ -17,8 +17,6 @@ from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.names import shell
 
-__all__ = ["PATH", "Enabled", "disable", "enable"]
-
 #: Relative to the project's folder.
 PATH = Path(".hepflow", "profiles", "registry.yaml")
 _OURS = "fasthep_smk:registry"

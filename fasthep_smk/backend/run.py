@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Placed
     from fasthep_smk.util.documents import JsonObject, YamlMapping
 
-__all__ = ["run", "settings_of"]
-
 #: In a plan's context: the workflow, as the command line has it.
 _NAMED = "workflow_path"
 

@@ -8,8 +8,6 @@ from fasthep_smk.config.execution import load_site
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Findings
 
-__all__ = ["profile_of", "validate_execution"]
-
 
 def profile_of(execution: YamlMapping) -> str | None:
     """Return what ``--profile`` of our own command would say; ``None``: nothing."""

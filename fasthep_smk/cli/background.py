@@ -22,8 +22,6 @@ from fasthep_smk.util.errors import RunFailed, WrongArgument, nearest
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.waiting import until
 
-__all__ = ["cancel", "do_cancel", "do_retry", "retry"]
-
 _PAUSE = 0.2
 #: How long a run may take to end that is stopped: its batch jobs are cancelled first.
 _STOPS = 120.0

@@ -12,8 +12,6 @@ from fasthep_smk.cli.usage import Parser
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Parser]
 
-__all__ = ["add_build_folder", "add_trust"]
-
 
 def add_build_folder(commands: Commands, run: Parser) -> None:
     """Add what is about a build folder and its size."""

@@ -15,8 +15,6 @@ from fasthep_smk.storage.retention import Freeable, cleanable
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["as_text", "clean", "do_clean"]
-
 
 def do_clean(options: argparse.Namespace) -> int:
     """Delete what a finished run does not need, and print what that freed."""

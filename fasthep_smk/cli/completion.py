@@ -10,8 +10,6 @@ from fasthep_smk.cli.parser import SHELLS, make_parser
 from fasthep_smk.cli.usage import subcommands
 from fasthep_smk.config.schema import bundled
 
-__all__ = ["do_completion", "do_schema", "script"]
-
 _FILES = ("workflow", "from_root", "sizes")
 _FOLDERS = ("outdir", "build", "other", "folder", "out", "output", "profile")
 

@@ -13,8 +13,6 @@ from typing import TextIO
 
 from fasthep_smk.util.errors import SmkError
 
-__all__ = ["Unwritten", "open_streams", "require_written"]
-
 
 class Unwritten(SmkError):
     """What a command has to say could not be written to standard output."""

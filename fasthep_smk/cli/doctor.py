@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Placed
     from fasthep_smk.worker.probe import Answer
 
-__all__ = ["Check", "credential_checks", "do_doctor", "examine"]
-
 State = Literal["ok", "note", "FAILED"]
 #: Seconds by which two clocks may differ: time stamps of files are compared across machines.
 _CLOCKS = 5.0

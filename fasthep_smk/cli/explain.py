@@ -23,8 +23,6 @@ from fasthep_smk.storage.missing_report import said_of_sample
 from fasthep_smk.translate.profile import may_spread
 from fasthep_smk.translate.translation import Placed
 
-__all__ = ["Explanation", "as_data", "as_text", "do_explain"]
-
 _AMOUNTS = ("cpus", "memory", "disk", "gpus", "walltime")
 
 

@@ -23,8 +23,6 @@ from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.names import is_plain
 
-__all__ = ["main"]
-
 #: Seconds since 1970: nothing is older than the marker.
 _LONG_AGO = 1
 

@@ -20,8 +20,6 @@ from fasthep_smk.util.names import shell
 from fasthep_smk.util.new_files import Occupied, new_files, occupied
 from fasthep_smk.util.ownership import is_open
 
-__all__ = ["as_text", "do_disable", "do_enable", "do_init", "init_analysis", "write_new"]
-
 #: The schema lies beside the workflow, so that an editor finds it on any machine.
 SCHEMA = "workflow.schema.json"
 _TEMPLATES = ("workflow.yaml", "my_ops.py", "make_events.py")

@@ -20,8 +20,6 @@ from fasthep_smk.storage.jobs import is_done, read_jobs, state_of
 from fasthep_smk.storage.missing_report import reported
 from fasthep_smk.util.errors import RunFailed, SmkError
 
-__all__ = ["with_last_line"]
-
 
 def with_last_line(arguments: list[str], obey: Callable[[argparse.Namespace], int]) -> int:
     """Let ``obey`` run a workflow, then print the line; return or raise what ``obey`` does."""

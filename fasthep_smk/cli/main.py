@@ -14,8 +14,6 @@ from fasthep_smk.util import disk_full
 from fasthep_smk.util.errors import SmkError, UsageError
 from fasthep_smk.util.ownership import check_build, close_new_files
 
-__all__ = ["COMMANDS", "main"]
-
 #: The module of each command, imported when the command is called: its ``do_COMMAND`` takes the
 #: options and returns the exit status. The parser answers ``help``.
 COMMANDS = {

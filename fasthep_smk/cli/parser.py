@@ -17,8 +17,6 @@ from fasthep_smk.util.errors import UsageError
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Parser]
 
-__all__ = ["SHELLS", "make_parser", "misplaced", "names_of_options", "parse"]
-
 #: How each shell takes what is printed into use; for its users' start-up file.
 SHELLS = {
     "bash": 'eval "$(fasthep-smk completion bash)"    # in ~/.bashrc',

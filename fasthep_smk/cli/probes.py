@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from fasthep_smk.translate.profile import Placement
     from fasthep_smk.worker.probe import Answer
 
-__all__ = ["Silence", "answer_of", "probe_rules", "send_probes"]
-
 #: Seconds between two looks at the queue, and that Snakemake has to take its jobs out of it.
 _LOOK, _GRACE = 2.0, 30.0
 #: A probe that cannot even start its Python says why, in a line that begins so.

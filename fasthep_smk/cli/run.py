@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fasthep_smk.run.notify import Status
     from fasthep_smk.run.pipeline import Concluded
 
-__all__ = ["do_check", "do_run", "do_translate", "ended_as"]
-
 
 def do_run(options: argparse.Namespace) -> int:
     """Run a workflow, or with ``--dry-run`` print what would run."""

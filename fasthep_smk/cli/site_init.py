@@ -16,8 +16,6 @@ from fasthep_smk.util import files
 from fasthep_smk.util.errors import UsageError
 from fasthep_smk.util.names import shell
 
-__all__ = ["do_site", "init_site"]
-
 _CONFIG = """\
 # Snakemake's side of a site profile, written by fasthep-smk from what {system} reports.
 # Any option of Snakemake can be added here. Use it with:

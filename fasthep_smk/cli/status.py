@@ -38,8 +38,6 @@ from fasthep_smk.util import files
 from fasthep_smk.util.names import printable
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["Status", "as_data", "as_text", "do_status", "failure_as_data", "look"]
-
 #: How many failed jobs are shown, and how much of each.
 _FAILED, _WIDTH = 10, 160
 #: How many jobs of a batch system are shown.

@@ -15,8 +15,6 @@ from fasthep_smk.storage.outdir import build_folder
 from fasthep_smk.translate.translation import Placed, Start, Translation
 from fasthep_smk.util.scratch import scratch
 
-__all__ = ["begin", "imagined", "placed"]
-
 
 def begin(options: argparse.Namespace, build: Path, aside: Path) -> Start:
     """Return what the steps of a command begin with."""

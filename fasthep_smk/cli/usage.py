@@ -11,8 +11,6 @@ from typing import NoReturn
 from fasthep_smk.util.errors import UsageError, nearest
 from fasthep_smk.util.names import printable, shell
 
-__all__ = ["Parser", "not_a_command", "subcommands", "unknown_words"]
-
 _PROGRAM = "fasthep-smk"
 _SUFFIXES = (".yaml", ".yml")
 

@@ -12,19 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fasthep_smk.config.run_settings import Limit, RunSettings, Sample
 
-__all__ = [
-    "bundle",
-    "events",
-    "folder",
-    "jobs",
-    "limit",
-    "partitions",
-    "positive",
-    "sample",
-    "sample_of_events",
-    "settings_of",
-]
-
 _EVENTS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
 _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 

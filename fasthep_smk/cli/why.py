@@ -19,8 +19,6 @@ from fasthep_smk.storage.damage import GONE
 from fasthep_smk.storage.missing_report import said_of_sample
 from fasthep_smk.translate.translation import Translation
 
-__all__ = ["as_data", "as_text", "do_why", "unbundled"]
-
 _WIDTH = 100
 
 

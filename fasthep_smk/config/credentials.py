@@ -10,15 +10,6 @@ from fasthep_smk.config.layers import Layer, merge
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
-__all__ = [
-    "KINDS",
-    "Kind",
-    "Requirement",
-    "RequirementData",
-    "requirements_of",
-    "said_of_credentials",
-]
-
 Kind = Literal["x509", "token", "kerberos"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

@@ -13,8 +13,6 @@ from fasthep_smk.config.layers import Layer, merge
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, invalid, not_among
 
-__all__ = ["DatasetSize", "of_datasets", "unknown_datasets"]
-
 _PARSED: Mapping[str, Callable[[object], int]] = {
     "memory": units.parse_bytes,
     "disk": units.parse_bytes,

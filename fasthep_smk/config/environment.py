@@ -9,13 +9,6 @@ from dataclasses import dataclass
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
-__all__ = [
-    "PACKED",
-    "Environment",
-    "read_environment",
-    "runtime_findings",
-]
-
 PACKED = ("packed-venv", "packed-conda", "packed-pixi")
 
 

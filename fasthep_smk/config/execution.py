@@ -26,8 +26,6 @@ from fasthep_smk.util.yaml_values import as_yaml
 if TYPE_CHECKING:
     from fasthep_smk.config.dataset_sizes import DatasetSize
 
-__all__ = ["Execution", "load_site", "read_execution"]
-
 #: FAST-HEP's names for running on the machine where one is.
 _LOCAL_STRATEGIES = ("default", "local", "threads", "processes", "synchronous")
 #: Backends for which nothing needs to be said.

@@ -13,8 +13,6 @@ from typing import Any
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.yaml_values import key_of
 
-__all__ = ["Layer", "Merged", "merge"]
-
 Path = tuple[str, ...]
 
 

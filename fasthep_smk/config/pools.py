@@ -16,8 +16,6 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
-__all__ = ["DEFAULT_POOL", "Pool", "Pools", "make_pools", "merged_defaults"]
-
 DEFAULT_POOL = "default"
 
 

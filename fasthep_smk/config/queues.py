@@ -13,18 +13,6 @@ from fasthep_smk.config.requests import Attempt, ResourceRequest, leaf_of
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding
 
-__all__ = [
-    "CERN",
-    "UNLIMITED",
-    "Queue",
-    "chosen",
-    "larger_than",
-    "longest",
-    "most_memory",
-    "queues_of",
-    "too_large",
-]
-
 #: What stands for no limit of time.
 UNLIMITED = "unlimited"
 #: What stands for all of CERN's flavours (batchdocs.web.cern.ch, "Job flavours").

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = ["GROWS_TO", "SYSTEMS", "Attempt", "Pilot", "ResourceRequest", "Route", "leaf_of"]
-
 #: The systems that we know; a profile may name any other executor of Snakemake's.
 SYSTEMS = ("local", "slurm", "htcondor")
 #: Among the origins of an attempt's settings: who says up to how much its memory may grow.

@@ -18,8 +18,6 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, invalid, nearest
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
-__all__ = ["MEMORY_OPTIONS", "Router", "StageNeeds", "more_than_a_worker", "stage_needs"]
-
 #: Options of sbatch, and commands of HTCondor, that say how much memory a job gets: a pattern.
 MEMORY_OPTIONS = r"--mem\b|--mem-per|--exclusive\b|request_memory"
 

@@ -9,8 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["BundleSize", "Granularity", "Keep", "Limit", "RunSettings", "Sample"]
-
 Granularity = Literal["auto", "stage"]
 #: How many partitions share a job.
 BundleSize = int | Literal["auto"]

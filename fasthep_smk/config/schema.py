@@ -21,21 +21,6 @@ from fasthep_smk.util.errors import Doubt, Finding, is_slip, nearest
 from fasthep_smk.util.yaml_files import read_as
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
-__all__ = [
-    "EXECUTION",
-    "LANGUAGE",
-    "UNKNOWN",
-    "Keyword",
-    "Refusal",
-    "bundled",
-    "findings_of",
-    "holds",
-    "is_comment",
-    "load",
-    "misread",
-    "validator",
-]
-
 #: The schemas, by package and file: of what this package reads, and of FAST-HEP's language.
 EXECUTION = ("fasthep_smk.config", "execution.schema.json")
 LANGUAGE = ("fasthep_smk.flow", "language.schema.json")

@@ -13,8 +13,6 @@ from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
-__all__ = ["secret_findings"]
-
 _LONGEST = 200
 _HINT = (
     "put a token into a file that BEARER_TOKEN_FILE names, or use an x509 proxy "

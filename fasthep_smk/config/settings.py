@@ -14,8 +14,6 @@ from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, invalid
 
-__all__ = ["CONFIG_KEYS", "Settings", "settings_of"]
-
 #: The settings that ``execution.config``, a free mapping of FAST-HEP's, gives to every pool.
 CONFIG_KEYS = (
     "walltime", "retries", "memory_growth", "sizes", "partitions_per_job", "pilot", "queue",

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from fasthep_smk.util.documents import YamlMapping
 
-__all__ = ["PROFILE_FILES", "Site", "default_profile", "snakemake_folders"]
-
 #: A profile has one of these files at least; the first ``config`` that exists is read.
 PROFILE_FILES = ("config.v9+.yaml", "config.yaml", "pools.yaml")
 #: Names the profile for Snakemake if no option does.

@@ -24,8 +24,6 @@ from fasthep_smk.util.units import parse_bytes, parse_duration
 from fasthep_smk.util.yaml_files import load_each_key_once
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["read_site"]
-
 _CONFIGS = PROFILE_FILES[:2]
 #: Profiles of ours: examples to copy, and some to use by their names.
 _PROFILES = Path(__file__).parent / "profiles"

@@ -16,8 +16,6 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, invalid, not_among
 from fasthep_smk.util.yaml_files import load_each_key_once
 
-__all__ = ["Size", "entry_of", "read_sizes", "unknown_names"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Size:

@@ -9,8 +9,6 @@ from fasthep_smk.config.environment import Environment
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["Staging", "read_staging", "staging_findings"]
-
 #: Where jobs can be sent what they need.
 _SENDERS = ("slurm", "htcondor")
 _CURRENT = ("shared-prefix", "current")

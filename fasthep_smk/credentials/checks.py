@@ -15,8 +15,6 @@ from fasthep_smk.credentials.proxies import find_proxy
 from fasthep_smk.credentials.tokens import FILE_VARIABLE, VARIABLE, find_token
 from fasthep_smk.util.names import shell
 
-__all__ = ["Problem", "close_to_others", "lack", "look", "problems", "renewal"]
-
 _FINDERS = {"x509": find_proxy, "token": find_token, "kerberos": find_ticket}
 #: For how many hours a proxy is asked for where nothing better is known.
 _HOURS = 24

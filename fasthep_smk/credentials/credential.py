@@ -10,8 +10,6 @@ from pathlib import Path
 
 from fasthep_smk.config.credentials import Kind
 
-__all__ = ["NAMES", "Credential", "Unreadable", "moment", "read_file"]
-
 #: What people call them.
 NAMES: dict[Kind, str] = {
     "x509": "X509 proxy",

@@ -10,8 +10,6 @@ from pathlib import Path
 from fasthep_smk.credentials.credential import Credential
 from fasthep_smk.sites.commands import ask
 
-__all__ = ["find_ticket"]
-
 _CACHE = re.compile(r"^\s*(?:Ticket cache|Credentials cache): (\S+)", re.MULTILINE)
 _PRINCIPAL = re.compile(r"^\s*(?:Default principal|Principal): (\S+)", re.MULTILINE)
 #: MIT's and Heimdal's: begin and end of the ticket that all others are asked for with.

@@ -13,8 +13,6 @@ from fasthep_smk.credentials.credential import Credential, Unreadable, read_file
 if TYPE_CHECKING:
     from cryptography import x509
 
-__all__ = ["VARIABLE", "default_path", "find_proxy"]
-
 VARIABLE = "X509_USER_PROXY"
 #: VOMS puts attribute certificates into this extension, and the groups into this attribute.
 _VOMS_CERTIFICATES = "1.3.6.1.4.1.8005.100.100.5"

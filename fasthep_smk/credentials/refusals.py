@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["is_refusal"]
-
 #: XRootD's "[3010]" is kXR_NotAuthorized, "[3030]" kXR_AuthFailed; 401 and 403 are https's.
 _TEXT = re.compile(
     r"\bauth(?:entication|orization)? failed|\[fatal\] auth failed|\[30(?:10|30)\]"

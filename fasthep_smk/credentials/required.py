@@ -10,8 +10,6 @@ from fasthep_smk.storage.job_settings import read_requests
 if TYPE_CHECKING:
     from fasthep_smk.config.credentials import Requirement
 
-__all__ = ["required_of"]
-
 
 def required_of(build: Path) -> tuple[Requirement, ...]:
     """Return the credentials that the jobs of a build folder require."""

@@ -9,8 +9,6 @@ from fasthep_smk.credentials.credential import Credential, Unreadable, read_file
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.names import printable
 
-__all__ = ["FILE_VARIABLE", "VARIABLE", "find_token"]
-
 #: The variable that holds a token, and the one that names its file.
 VARIABLE = "BEARER_TOKEN"
 FILE_VARIABLE = "BEARER_TOKEN_FILE"

@@ -11,8 +11,6 @@ from fasthep_smk.config.credentials import Kind, Requirement
 from fasthep_smk.credentials.checks import lack, look, renewal
 from fasthep_smk.credentials.credential import NAMES, Credential, moment
 
-__all__ = ["CLOCKS", "Lack", "lacking", "renewed"]
-
 #: Seconds by which a server's clock may differ: what it refuses may have some left here.
 CLOCKS = 30.0
 

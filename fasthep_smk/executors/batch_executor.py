@@ -35,8 +35,6 @@ from fasthep_smk.util.snakemake_types import Executor, SnakemakeJob, SnakemakeJo
 if TYPE_CHECKING:
     from fasthep_smk.transfer.tracker import Tracker, Verdict
 
-__all__ = ["BatchExecutor", "Forgotten"]
-
 #: Seconds until the queue is looked at for a job whose submission had no answer.
 _LOOK = 5.0
 #: For how long to try to submit a job where nobody answers, and how long to wait between two tries;

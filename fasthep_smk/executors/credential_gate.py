@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from fasthep_smk.credentials.credential import Credential
     from fasthep_smk.util.snakemake_types import SnakemakeJob
 
-__all__ = ["PAUSE", "Gate", "gate_of_run"]
-
 #: Seconds between two looks. What ends before the next but one has ended for who would start now.
 PAUSE = 2.0
 

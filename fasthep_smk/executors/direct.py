@@ -17,8 +17,6 @@ from fasthep_smk.storage import layout
 if TYPE_CHECKING:
     from fasthep_smk.util.snakemake_types import SnakemakeJob, Workflow
 
-__all__ = ["Pace", "command_of", "is_alone", "words_of"]
-
 _STARTS_WITH = ["sh", layout.WORKER]
 #: Words of that command before those that name the job: also its log, attempt and threads.
 _BEFORE = len(_STARTS_WITH) + 3

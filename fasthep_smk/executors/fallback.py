@@ -32,8 +32,6 @@ from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, Sna
 if TYPE_CHECKING:
     from fasthep_smk.storage.record import Asked
 
-__all__ = ["Queue", "as_sent", "number", "prepare_routes", "sizes_of_run"]
-
 #: The jobs that are in their fallback, by rule and wildcards: those of this process's run.
 _moved: set[tuple[str, frozenset[tuple[str, object]]]] = set()
 #: So many jobs are named in one command; the others have their turn at the next look.

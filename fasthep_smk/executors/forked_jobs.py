@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 #: To be imported after ``snakemake.cli``: the modules below that import each other.
 local: Any = importlib.import_module("snakemake.executors.local")
 
-__all__ = ["Executor"]
-
 #: As Snakemake sets them for a command: the threads of a job, which are one here.
 _THREADS = (
     "OMP_NUM_THREADS",

@@ -25,8 +25,6 @@ from fasthep_smk.sites.commands import ask
 from fasthep_smk.sites.htcondor import COMMAND
 from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo
 
-__all__ = ["Executor", "main"]
-
 #: What a job sends back, in its folder on the worker.
 _OUTCOME = "outcome.tar"
 plugin: Any = importlib.import_module("snakemake_executor_plugin_htcondor")

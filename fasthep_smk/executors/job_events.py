@@ -15,22 +15,6 @@ import msgspec
 
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = [
-    "Event",
-    "GroupFailed",
-    "JobFailed",
-    "JobFinished",
-    "JobRetried",
-    "JobStarted",
-    "JobsPlanned",
-    "Moved",
-    "Problem",
-    "Progressed",
-    "Submitted",
-    "from_line",
-    "to_line",
-]
-
 
 @dataclass(frozen=True)
 class JobsPlanned:

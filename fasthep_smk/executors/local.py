@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from fasthep_smk.executors.start import be_snakemake
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run Snakemake's command line."""

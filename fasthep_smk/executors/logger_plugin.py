@@ -29,15 +29,6 @@ from fasthep_smk.storage import layout
 from fasthep_smk.storage.run_lock import beat
 from fasthep_smk.util.masking import masked
 
-__all__ = [
-    "LogHandler",
-    "LogHandlerSettings",
-    "event_of",
-    "problem",
-    "register",
-    "report",
-]
-
 _MODULE_NAME = "snakemake_logger_plugin_fasthep_smk"
 
 #: Log records come from Snakemake's threads, reports from those of the executors.

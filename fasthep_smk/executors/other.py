@@ -20,8 +20,6 @@ from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.util.executor_plugins import module_of
 from fasthep_smk.util.snakemake_types import Executor, SnakemakeJobInfo
 
-__all__ = ["Noting", "main"]
-
 
 class Noting(Executor):
     """To be laid over a plugin's executor: notes what is under way."""

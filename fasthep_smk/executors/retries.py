@@ -34,8 +34,6 @@ from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.snakemake_types import SnakemakeJob, Workflow
 
-__all__ = ["Decision", "Retries", "decide", "pass_over_hopeless"]
-
 Cause = Literal["lost", "credential", "wanted", "refused", "error"]
 #: How often a job is tried again that is not to blame.
 _MOST: dict[Cause, int] = {"lost": 5, "credential": 20}

@@ -26,8 +26,6 @@ from fasthep_smk.executors.fallback import sizes_of_run
 if TYPE_CHECKING:
     from fasthep_smk.util.snakemake_types import SnakemakeJob, Workflow
 
-__all__ = ["Scheduler", "fitting", "is_left", "register", "set_limits"]
-
 #: Whether a job goes on already, in the queue of a batch system: by an executor of this process.
 is_left: list[Callable[[SnakemakeJob], bool]] = []
 #: Change before each choice what there is of each resource, for all jobs together.

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from fasthep_smk.storage.measured import Changing
     from fasthep_smk.util.snakemake_types import SnakemakeJob
 
-__all__ = ["Sizes", "died_of"]
-
 #: A request follows from the last so many jobs at most, and is computed again when there are so
 #: many times as many.
 _LAST, _MORE = 500, 1.3

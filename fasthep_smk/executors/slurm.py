@@ -44,8 +44,6 @@ from fasthep_smk.util.snakemake_types import (
     SnakemakeJobInfo,
 )
 
-__all__ = ["Executor", "main"]
-
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
 

@@ -15,8 +15,6 @@ from types import SimpleNamespace
 from fasthep_smk.flow import patches
 from fasthep_smk.util.scratch import VARIABLE
 
-__all__ = ["keep_folders", "lend_to_snakemake"]
-
 
 def keep_folders() -> None:
     """Let Snakemake remove no folder at the end of a run."""

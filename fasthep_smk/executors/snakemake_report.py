@@ -20,8 +20,6 @@ from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.names import comment, encode, is_plain
 
-__all__ = ["plots", "take_times"]
-
 _PROVENANCE = "artifacts/provenance/manifest.json"
 _PLOTS = (".png", ".svg", ".jpg", ".gif", ".pdf")
 #: Captions, which Snakemake reads as files, as long as its process lives.

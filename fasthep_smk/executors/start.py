@@ -38,8 +38,6 @@ from fasthep_smk.util.snakemake_types import (
     run_command_line,
 )
 
-__all__ = ["be_snakemake", "let_pilots_run", "put_in_place_of"]
-
 _TOLD_BY = "--told-by"
 #: Snakemake always imports all its plugins. That for Slurm imports these, in a quarter of the time
 #: of a start, for the report that ``--slurm-efficiency-report`` asks for.

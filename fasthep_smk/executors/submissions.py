@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from fasthep_smk.sites import Queued
     from fasthep_smk.storage.job_settings import Requests
 
-__all__ = ["Submissions", "name_of", "prepare_to_take_over"]
-
 #: For how many seconds an answer of the batch system is good enough.
 _FRESH = 5.0
 #: By so many seconds the clocks of this machine and of the batch system may differ.

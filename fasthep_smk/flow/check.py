@@ -24,8 +24,6 @@ from fasthep_smk.util.yaml_values import as_yaml, key_of
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, PlanNode, Registry
 
-__all__ = ["parameter_findings", "plan_findings", "registry_findings", "unregistered_finding"]
-
 #: How the names of FAST-HEP's own operations begin; the schema knows the parameters of renderers.
 _OF_FASTHEP = ("hep.", "root_tree")
 _RENDERERS = "hep.render."

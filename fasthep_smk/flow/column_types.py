@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 
     from fasthep_smk.flow.shapes import Context
 
-__all__ = [
-    "TOTAL", "UnfitColumn", "events_of", "look_at_axes", "look_at_selection", "look_at_sums",
-    "look_at_terms", "names_in", "number_missing", "pairs_with", "refuse_bits",
-    "refuse_totals", "refuse_values", "selections", "shape_of", "unpaired", "values_of",
-    "weights_of",
-]  # fmt: skip
-
 _CUTFLOW, _HIST = "hep.selection.cutflow", "hep.hist"
 _OBJECTS, _FLAG, _MASS = "hep.select_objects", "hep.selection.flag", "hep.di_object_mass"
 _PAIRS, _LEPTON = "hep.build_pairs", "hep.build_lepton_met_candidate"

@@ -27,15 +27,6 @@ from fasthep_smk.util.yaml_files import load
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, Registry
 
-__all__ = [
-    "CompiledPlan",
-    "compile_workflow",
-    "forget_modules",
-    "load_with_digests",
-    "readable_errors",
-    "registry_of",
-]
-
 #: FAST-HEP's renderers import these, and the compiler the renderers: half a second.
 _FOR_PLOTS = ("matplotlib", "matplotlib.pyplot", "mplhep")
 _FOR_COMPARISONS = ("matplotlib.gridspec", "mplhep.comp")

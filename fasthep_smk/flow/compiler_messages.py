@@ -16,8 +16,6 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, chain_of
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["compiler_finding", "raised_at"]
-
 #: A key that a message names.
 _KEY = re.compile(
     r"(?<![\w.'\"])((?:analysis|data|sources|joins|execution|systematics|styles|registry)"

@@ -27,8 +27,6 @@ from fasthep_smk.flow.records import Sight
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import YamlMapping
 
-__all__ = ["OF_CONTEXT", "SIGHTS", "forget", "own_sources", "sees_variation", "sights"]
-
 SIGHTS: tuple[Sight, ...] = ("names", "dataset", "place", "run")
 
 #: Entries of the context that are the same for all partitions of a dataset, whatever else there

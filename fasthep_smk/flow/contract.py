@@ -10,13 +10,6 @@ import importlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = [
-    "CALLS",
-    "FIELDS",
-    "METHODS",
-    "differences",
-]
-
 #: What is called, and the parameters that it is given.
 CALLS: Mapping[str, str] = {
     "fasthep_carpenter.operations.select_objects:resolve_collection_expression": (

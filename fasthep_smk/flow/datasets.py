@@ -10,8 +10,6 @@ from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.remote import same_file
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["dataset_findings"]
-
 #: What differs between two datasets that list one file by mistake.
 _NO_DIFFERENCE = (
     *("name", "files", "nevents", "group", "xs", "n_unskimmed_events", "filter_efficiency"),

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from fasthep_smk.util.files import digest_of, sha256_file
 
-__all__ = ["NOT_INSTALLED", "is_installed_file", "package_identity", "package_of", "version"]
-
 NOT_INSTALLED = "not installed"
 #: Seconds. A file that is younger than the ``RECORD`` of its distribution by more was edited.
 _INSTALLATION = 2.0

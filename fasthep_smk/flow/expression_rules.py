@@ -23,15 +23,6 @@ from fasthep_smk.flow.reads import dependency_context, full_registry, is_publish
 from fasthep_smk.flow.upstream import ExecutionPlan
 from fasthep_smk.util.errors import Finding, is_slip, nearest
 
-__all__ = [
-    "Names",
-    "Reading",
-    "expression_findings",
-    "expressions_of",
-    "is_elementwise",
-    "unknown_function",
-]
-
 #: What is wrong, and what to write where that is certain.
 Problems = Iterator[tuple[str, str | None]]
 

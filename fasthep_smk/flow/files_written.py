@@ -10,8 +10,6 @@ from fasthep_smk.flow import upstream
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, PlanNode
 
-__all__ = ["files_written", "prepare_build"]
-
 #: Products that FAST-HEP writes at the end of a run: kind, folder, suffix.
 _PRODUCTS = {"histogram": ("histograms", ".pkl"), "cutflow": ("cutflows", ".json")}
 _ARTIFACTS = "artifacts"

@@ -31,8 +31,6 @@ from fasthep_smk.util.documents import YamlMapping
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset, Key, Plan, PlanNode, RuntimeRegistry
 
-__all__ = ["OF_GPUS", "Graph", "Node", "Ref", "Scope", "describe"]
-
 Scope = Literal["global", "partition", "dataset", "final"]
 #: How the names of modifiers begin that work on GPUs.
 OF_GPUS = ("gpu.", "cuda.")

@@ -34,8 +34,6 @@ from fasthep_smk.util.documents import YamlMapping
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Context, Key, Plan, PlanNode, Store
 
-__all__ = ["Isolation", "copy_arguments"]
-
 #: What FAST-HEP keeps in the context for itself, also while an operation of a user's own runs.
 _OF_FASTHEP = ("_warnings", "resources", "resolved_resources", "runtime_resources")
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from matplotlib.backend_bases import FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-__all__ = ["FigureCanvas", "FigureManager"]
-
 
 class _LaidOut(FigureCanvasAgg):
     def draw(self) -> None:

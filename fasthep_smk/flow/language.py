@@ -25,8 +25,6 @@ from fasthep_smk.util.errors import Finding
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Registry
 
-__all__ = ["language_findings", "operation_findings"]
-
 #: Where keys are our own, and checked elsewhere.
 _OURS = re.compile(r"(execution|smk|analysis\.stages\[\d+\]\.execution)(?!\w)")
 _RENDERERS = "hep.render."

@@ -29,8 +29,6 @@ from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.ownership import problem_of
 
-__all__ = ["Finder", "find_local_modules", "folders", "loaders", "search", "why_not_found"]
-
 #: Folders of this process's workflow that are not searched, and why.
 _left_out: dict[Path, str] = {}
 #: Folders in which installed libraries find nothing of their own accord.

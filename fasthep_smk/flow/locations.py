@@ -17,8 +17,6 @@ from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.yaml_files import key_findings
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["located", "located_in", "yaml_slips"]
-
 #: A step of a key as messages write it: ``.name``, ``[3]``, ``['a name']``, or ``[true]`` of a key
 #: that is not text.
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(['\"])(.*?)\3\]|\[([^\[\]'\"]+)\]")

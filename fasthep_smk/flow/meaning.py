@@ -37,8 +37,6 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Doubt, Finding, is_slip, nearest
 from fasthep_smk.util.yaml_values import key_of
 
-__all__ = ["hidden_findings", "meaning_findings"]
-
 _RENDERERS = "hep.render."
 #: Plots with the label of an experiment, which is CMS by default.
 _LABELLED = (f"{_RENDERERS}hist1d", f"{_RENDERERS}data_mc")

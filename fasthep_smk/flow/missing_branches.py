@@ -18,8 +18,6 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
-__all__ = ["Lack", "branch_findings"]
-
 
 @dataclass(frozen=True)
 class Lack:

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from fasthep_smk.flow.context_use import own_sources
 
-__all__ = ["state_warnings"]
-
 #: What makes a random generator, seeds one or draws from one: how the names of these begin.
 _RANDOM = (
     "numpy.random.", "random.", "torch.rand", "torch.normal", "torch.manual_seed",

@@ -12,8 +12,6 @@ from fasthep_smk.flow.reads import modifiers_of
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
 
-__all__ = ["is_of_user", "modules_of", "only_fasthep", "own_modules_of"]
-
 _CATEGORY = {
     "source": "sources", "transform": "transforms", "observer": "observers", "sink": "sinks",
 }  # fmt: skip

@@ -19,8 +19,6 @@ from pathlib import Path
 from fasthep_smk.util import files
 from fasthep_smk.util.remote import local_path
 
-__all__ = ["Made", "NamedFiles", "file_identity"]
-
 #: Which operations (or modules of the user's) have written a file: by path, and identity then.
 Made = Mapping[str, Mapping[str | None, Collection[str]]]
 

@@ -20,21 +20,6 @@ from fasthep_smk.util import files
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Registry
 
-__all__ = [
-    "content_digest",
-    "forget",
-    "honours_ranges",
-    "is_installed",
-    "is_published",
-    "module_file",
-    "modules_of_entry",
-    "named_texts",
-    "of_component",
-    "of_object",
-    "own_sources",
-    "sources_of",
-]
-
 PUBLISHED = {
     "hepflow": "fasthep-flow",
     "fasthep_carpenter": "fasthep-carpenter",

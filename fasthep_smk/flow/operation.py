@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from fasthep_smk.util import last_words
 
-__all__ = ["current_operation", "enter_operation"]
-
 _current = "an own module"
 
 

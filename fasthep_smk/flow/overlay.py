@@ -19,8 +19,6 @@ from fasthep_smk.flow.compile import readable_errors
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import YamlMapping
 
-__all__ = ["compilable", "overlay", "profile_sections"]
-
 
 def profile_sections(document: YamlMapping, workflow: Path, root: Path) -> dict[str, YamlMapping]:
     """Return the ``execution`` sections of the profiles that a workflow uses, by their files.

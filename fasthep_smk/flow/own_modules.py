@@ -35,8 +35,6 @@ import numpy as np
 from fasthep_smk.flow import op_identity
 from fasthep_smk.flow.distributions import is_installed_file
 
-__all__ = ["OwnModules", "RandomState", "importing", "random_state"]
-
 #: Bytes of an array of a module above which its content is not looked at, and items of a list or
 #: mapping above which only these are, and nothing that they hold.
 _LARGE, _LONG = 10_000_000, 2_000

@@ -13,20 +13,6 @@ from fasthep_smk.util.yaml_values import as_yaml, key_of
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import PlanNode
 
-__all__ = [
-    "as_python",
-    "datasets_at",
-    "mapping",
-    "named",
-    "node_place",
-    "place_of",
-    "quoted",
-    "stages_by_id",
-    "stages_of",
-    "variations_of",
-    "written",
-]
-
 #: A key of an item of one of these lists.
 _NUMBERED = re.compile(
     r"(analysis\.stages|data\.datasets|datasets|systematics\.variations)\[(\d+)\](.*)", re.DOTALL

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData
     from fasthep_smk.flow.shapes import Plan, PlanNode, PlanPartition
 
-__all__ = ["draws", "partition_from", "plan_from", "read_plan", "read_slim", "slim_text", "subset"]
-
 
 def read_plan(path: Path) -> Plan:
     """Return the plan of a compiled ``plan.yaml``, as ``hepflow.api.load_plan_file`` would."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.graph import Node
     from fasthep_smk.flow.shapes import PlanNode
 
-__all__ = ["PlotStyles", "styles_before"]
-
 #: Operations that set a style; FAST-HEP's default is that of CMS.
 _STYLED = ("hep.render.hist1d", "hep.render.data_mc")
 _PROJECT = "hep.render.project"

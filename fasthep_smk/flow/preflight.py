@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str]
 
-__all__ = ["Problem", "finding_of", "fly"]
-
 #: More are not told at once.
 _MOST = 10
 #: Letters of a message that are shown: it may have an array in it.

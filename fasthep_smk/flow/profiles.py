@@ -19,8 +19,6 @@ from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.ownership import problem_of
 
-__all__ = ["expanded", "profile_findings"]
-
 _INCLUDES = "includes"
 _IN_EXECUTION = ("execution.", "execution[")
 

@@ -9,19 +9,6 @@ from fasthep_smk.flow import op_identity, upstream
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import ComponentSpec, DependencyContext, Plan, PlanNode, Registry
 
-__all__ = [
-    "CATEGORY",
-    "columns_read",
-    "dependency_context",
-    "diagnostics_of",
-    "full_registry",
-    "is_diagnostic",
-    "is_published",
-    "modifiers_of",
-    "references",
-    "user_hooks",
-]
-
 #: A node's role -> the section of the registry that its operation stands in.
 CATEGORY = {
     "source": "sources",

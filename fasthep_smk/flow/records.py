@@ -9,8 +9,6 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-__all__ = ["MissingPartition", "PartitionData", "ProductOutline", "SampleFacts", "Sight"]
-
 Sight = Literal["names", "dataset", "place", "run"]
 #: The number of an entry of a file, from 0.
 _Entry = Annotated[int, Meta(ge=0)]

@@ -11,8 +11,6 @@ from fasthep_smk.flow import upstream
 from fasthep_smk.util import plain_values
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["from_plain", "to_plain"]
-
 _FIELDS = (
     "uri",
     "product_kind",

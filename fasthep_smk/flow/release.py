@@ -17,8 +17,6 @@ from pathlib import Path
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import UsageError
 
-__all__ = ["TESTED", "DoesNotFit", "check", "is_newer", "refused"]
-
 #: The newest release of each package that all tests were run with.
 TESTED: Mapping[str, str] = {
     "fasthep-flow": "2026.10.1",

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from fasthep_smk.flow.shapes import Context
 
-__all__ = ["FILE", "file_digest", "rng"]
-
 #: Entry of the context that identifies the partition's file where it has another name than in
 #: the workflow: on a worker that it was sent to.
 FILE = "_fasthep_smk_file"

@@ -14,24 +14,6 @@ from typing import ClassVar, Protocol, TypeAlias, TypedDict
 
 from fasthep_smk.util.documents import JsonObject, YamlMapping
 
-__all__ = [
-    "BoundaryProduct",
-    "BoundarySpec",
-    "ComponentSpec",
-    "Context",
-    "Dataset",
-    "DependencyContext",
-    "Key",
-    "Plan",
-    "PlanContext",
-    "PlanNode",
-    "PlanPartition",
-    "Recorder",
-    "Registry",
-    "RuntimeRegistry",
-    "Store",
-]
-
 #: A product: the id of the node that makes it, and the name of the port.
 Key: TypeAlias = tuple[str, str]
 #: Products by their keys. What they are is known to the operations that make and read them.

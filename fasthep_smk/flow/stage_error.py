@@ -17,8 +17,6 @@ from fasthep_smk.util.errors import chain_of
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, PlanNode
 
-__all__ = ["Exited", "MissingColumn", "StageError", "TooManyEvents", "own_line", "stage_of"]
-
 _ARRAYS = {"Array": "an array", "ndarray": "an array"}
 _OURS = f"{Path(__file__).parents[1]}/"
 #: What Awkward says of a column that an array lacks, by ``stream["x"]`` and ``stream.x``.

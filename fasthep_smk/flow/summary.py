@@ -25,23 +25,6 @@ if TYPE_CHECKING:
     )
     from fasthep_smk.flow.shapes import Key, Plan
 
-__all__ = [
-    "CHANGED",
-    "DROPPED",
-    "NOT_FINITE",
-    "Run",
-    "Summary",
-    "bundle_id",
-    "listed",
-    "merged_hooks",
-    "relocate",
-    "renamed_bundle",
-    "rewrite_as_named",
-    "summarise",
-    "told",
-    "warnings_of",
-]
-
 _Value = TypeVar("_Value")
 
 _SUMMARY = "run_summary.yaml"

@@ -41,8 +41,6 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip, nearest, slips_among
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["Vocabulary"]
-
 #: Names by what they are names of.
 Names = Mapping[str, Sequence[str]]
 

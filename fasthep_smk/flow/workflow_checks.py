@@ -18,15 +18,6 @@ from fasthep_smk.util.errors import Doubt, Finding, not_among
 from fasthep_smk.util.names import folder_problem
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = [
-    "document_findings",
-    "exports_of",
-    "ignored_reads",
-    "name_finding",
-    "pickles_of",
-    "root_trees_of",
-]
-
 
 def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return what is wrong with a workflow whose includes are merged into ``document``."""

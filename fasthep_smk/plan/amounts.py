@@ -20,8 +20,6 @@ from fractions import Fraction
 
 from fasthep_smk.config.requests import GROWS_TO, Attempt, leaf_of
 
-__all__ = ["GROWING", "Known", "KnownOf", "Past", "amounts", "grown", "planned", "whole"]
-
 #: The amounts that may differ from one attempt to the next, and how a job says that it lacked them.
 GROWING = {"memory": "memory", "walltime": "time"}
 #: A job was killed and nothing says why: only for its final attempt it is taken to have lacked

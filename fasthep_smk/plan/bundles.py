@@ -16,8 +16,6 @@ from fasthep_smk.config.run_settings import BundleSize
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import NOMINAL, Bundle, Job, Rule
 
-__all__ = ["bundle"]
-
 #: Snakemake's time and memory grow with its jobs; beyond this number they hurt.
 MOST_JOBS = 3000
 #: Seconds of a job that is long against what it costs to start, and short enough to lose.

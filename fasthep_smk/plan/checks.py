@@ -13,8 +13,6 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.names import folder_problem
 
-__all__ = ["name_findings", "output_findings"]
-
 _TOKENS = ("{dataset}", "{part}", "{partition_id}")
 
 

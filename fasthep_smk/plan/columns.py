@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from fasthep_smk.flow.graph import Graph
 
-__all__ = ["Live", "live_columns"]
-
 Key = tuple[str, str]
 #: Names of the live columns of each event stream; ``None`` where every column may be needed.
 Live = dict[Key, frozenset[str] | None]

@@ -29,8 +29,6 @@ from fasthep_smk.util.names import encode
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
 
-__all__ = ["NO_DATASET", "PARTITIONS_PER_FINISH", "Book", "Work"]
-
 #: With more partitions than this in a dataset, reducing them is a job of its own.
 PARTITIONS_PER_FINISH = 32
 NO_DATASET = "all"

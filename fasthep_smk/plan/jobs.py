@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
     from fasthep_smk.plan.sample import Sampled
 
-__all__ = ["make_rules"]
-
 Key = tuple[str, str]
 
 

@@ -12,8 +12,6 @@ from fasthep_smk.flow.graph import Node
 from fasthep_smk.plan.rules import Variation
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["gpu_findings", "joint_route", "route_keys", "route_of"]
-
 
 def route_keys(nodes: Mapping[str, Node], router: Router) -> dict[str, str]:
     """Return the routing key of each node; nodes of equal keys may share a job.

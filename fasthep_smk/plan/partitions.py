@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.records import MissingPartition, PartitionData
     from fasthep_smk.flow.shapes import Dataset
 
-__all__ = [
-    "Partition",
-    "Place",
-    "SourceFacts",
-    "check_inputs",
-    "counting",
-    "make_partitions",
-    "missing_entries",
-    "sources_of",
-]
-
 #: The dataset and the part of a partition.
 Place = tuple[str, str]
 

@@ -13,8 +13,6 @@ from fasthep_smk.flow.plot_styles import styles_before
 from fasthep_smk.plan.signatures import NodeSignature
 from fasthep_smk.util.files import digest_of
 
-__all__ = ["end_values"]
-
 
 def end_values(
     graph: Graph,

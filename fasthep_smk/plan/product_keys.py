@@ -11,17 +11,6 @@ from fasthep_smk.plan.rules import Variation
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
 
-__all__ = [
-    "consumers_after_bypass",
-    "dataset_names",
-    "datasets_or_none",
-    "late_keys",
-    "partition_counts",
-    "ports",
-    "stream_keys_for",
-    "united_live",
-]
-
 Key = tuple[str, str]
 
 

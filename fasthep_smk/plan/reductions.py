@@ -18,8 +18,6 @@ from fasthep_smk.util.names import encode
 if TYPE_CHECKING:
     from fasthep_smk.plan.sample import Sampled
 
-__all__ = ["reduction_rules"]
-
 Key = tuple[str, str]
 
 #: As many processes draw plots at most: with more of them, starting takes longer than drawing.

@@ -9,8 +9,6 @@ from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Job, Rule, Variation
 from fasthep_smk.storage import layout
 
-__all__ = ["results_of"]
-
 #: Snakemake takes braces in a path for wildcards; and a line has one path.
 _NOT_NAMED = frozenset("{}\n\r")
 

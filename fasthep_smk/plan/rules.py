@@ -22,21 +22,6 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
     from fasthep_smk.plan.amounts import KnownOf
 
-__all__ = [
-    "NOMINAL",
-    "Bundle",
-    "Job",
-    "Rule",
-    "Variation",
-    "asked_by",
-    "made_of",
-    "origin_facts",
-    "output_files",
-    "reads_remote",
-    "signatures",
-]
-
-
 #: What the only plan of a workflow without systematics is called.
 NOMINAL = "nominal"
 

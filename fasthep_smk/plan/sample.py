@@ -16,8 +16,6 @@ from fasthep_smk.plan.partitions import Partition, Place
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.util.errors import WrongArgument, not_among
 
-__all__ = ["Sampled", "sampled"]
-
 
 @dataclass(frozen=True)
 class Sampled:

@@ -23,19 +23,6 @@ from fasthep_smk.util.files import digest_of
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
 
-__all__ = [
-    "ASKED",
-    "NodeSignature",
-    "Origin",
-    "Origins",
-    "closed_sources",
-    "context_content",
-    "node_content",
-    "node_signatures",
-    "seen_of",
-    "value_signature",
-]
-
 #: The token of a stage that a user has asked to run again.
 ASKED = "asked to run again"
 #: Metadata of a dataset that change when files are added.

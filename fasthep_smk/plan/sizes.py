@@ -35,16 +35,6 @@ from itertools import accumulate
 
 from fasthep_smk.plan.amounts import grown, whole
 
-__all__ = [
-    "LEAST_JOBS",
-    "Sample",
-    "Sizing",
-    "first_request",
-    "line_through",
-    "proposal",
-    "sizing",
-]
-
 #: The least margin: peaks of memory between two looks, a slow disk. Bytes; seconds.
 _FLOORS = {"memory": 64e6, "disk": 64e6, "walltime": 60.0}
 #: From so many jobs on a proposal needs no check: too little for four in a hundred.

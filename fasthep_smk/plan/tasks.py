@@ -23,8 +23,6 @@ from fasthep_smk.util.names import encode
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
 
-__all__ = ["Task", "cut"]
-
 
 @dataclass(frozen=True)
 class Task:

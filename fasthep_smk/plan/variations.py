@@ -16,8 +16,6 @@ from fasthep_smk.plan.columns import live_columns
 from fasthep_smk.plan.signatures import reads_root
 from fasthep_smk.util.documents import YamlMapping
 
-__all__ = ["unite_sources"]
-
 _DEMAND = ("branches", "branches_by_dataset")
 
 

@@ -16,8 +16,6 @@ from fasthep_smk.flow.graph import Graph, Node, Ref
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
 
-__all__ = ["Wire", "Wiring", "wiring"]
-
 Key = tuple[str, str]
 #: Columns of an event stream; ``None``: all of them, and for what is no event stream.
 _Columns = frozenset[str] | None

@@ -23,8 +23,6 @@ from fasthep_smk.util.errors import SmkError
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData
 
-__all__ = ["Index", "Value", "adopt", "cached_streams", "values_of", "with_partition"]
-
 #: A node's signature and what it saw of its origin.
 Value = tuple[str, ...]
 #: The names of an event stream's columns; ``None``: all, and of what is no event stream.

@@ -13,8 +13,6 @@ from pathlib import Path
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 
-__all__ = ["keep", "tokens"]
-
 
 def tokens(build: Path, new: Mapping[str, str]) -> dict[str, str]:
     """Return the tokens of stages in a build folder, and the ``new`` ones."""

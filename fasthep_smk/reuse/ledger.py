@@ -15,8 +15,6 @@ from fasthep_smk.storage import layout
 from fasthep_smk.util import files, plain_values
 from fasthep_smk.util.documents import JsonObject, YamlMapping
 
-__all__ = ["Ledger", "NodeContent", "described", "plain", "read", "write"]
-
 #: How many digests are remembered; those that were not seen for longest are forgotten.
 _MOST = 2000
 

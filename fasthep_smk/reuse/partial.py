@@ -19,8 +19,6 @@ from fasthep_smk.reuse.store import Store
 from fasthep_smk.storage import run_records
 from fasthep_smk.storage.task_table import Adopted, Part, Read
 
-__all__ = ["nodes_to_run", "part_of"]
-
 Key = tuple[str, str]
 _Item = TypeVar("_Item")
 #: Tells whether a product exists with at least these columns.

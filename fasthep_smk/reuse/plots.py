@@ -10,8 +10,6 @@ from fasthep_smk.storage import hard_links
 from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.task_table import Adopted, Part
 
-__all__ = ["part_of_end"]
-
 
 def part_of_end(job: Job, found: Iterable[tuple[Path, Record]], build: Path) -> Part | None:
     """Return what of the job that ends a run has to run; ``None`` if all of it.

@@ -20,8 +20,6 @@ from fasthep_smk.storage.record import MadeOf, Record
 from fasthep_smk.storage.task_table import OriginFacts
 from fasthep_smk.util.documents import JsonObject, YamlMapping
 
-__all__ = ["Reasons", "Renamed", "reason"]
-
 
 @dataclass(frozen=True)
 class Reasons:

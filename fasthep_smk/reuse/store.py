@@ -24,8 +24,6 @@ from fasthep_smk.storage.record import Damaged, Record, read_record
 from fasthep_smk.util import files
 from fasthep_smk.util.files import FileFacts
 
-__all__ = ["Store", "read", "seconds"]
-
 #: Where a superseded job's files for the user go, in its folder.
 _RESULTS = "results"
 #: Where those go that were not as the job had left them.

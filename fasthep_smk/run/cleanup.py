@@ -16,8 +16,6 @@ from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["Freed", "after_run", "delete", "freed_amounts"]
-
 #: What is freed, by kind.
 Freed = list[tuple[str, Amount]]
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fasthep_smk.plan.rules import Rule, Variation
     from fasthep_smk.translate.profile import Placement
 
-__all__ = ["check", "findings_now", "found_in_passing"]
-
 #: Where no job says how long it may take, a credential that ends sooner is worth a warning.
 _SOON = 3600
 #: Folders that each machine has its own of.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fasthep_smk.translate.profile import Placement
     from fasthep_smk.translate.translation import Placed
 
-__all__ = ["concerns", "explaining", "warnings_of", "without_secrets"]
-
 #: Its value is a token. The other variables of credentials name files.
 _SECRET = "BEARER_TOKEN"
 

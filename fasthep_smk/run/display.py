@@ -9,8 +9,6 @@ from typing import Protocol, TextIO
 from fasthep_smk.run.job_counts import Facts, Tally
 from fasthep_smk.util.terminal import is_terminal
 
-__all__ = ["Lines", "Problems", "Screen", "screen"]
-
 #: Runs of more jobs do not say each of them.
 _EACH = 25
 _SHARE = 0.05

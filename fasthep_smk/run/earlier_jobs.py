@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from fasthep_smk.sites import Queued
     from fasthep_smk.translate.translation import Placed
 
-__all__ = ["await_end", "cancel_all", "drop_done", "settle", "stay", "take_back"]
-
 #: How long a submission may be under way whose process has ended, how long jobs may take to be
 #: gone that were cancelled, and how long a run that ends waits for that; in seconds.
 _ARRIVAL, _END, _SHORT = 10.0, 90.0, 5.0

@@ -28,8 +28,6 @@ from fasthep_smk.translate.write import Written
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import RunFailed
 
-__all__ = ["Engine", "Outcome", "dry_run"]
-
 
 @dataclass(frozen=True)
 class Outcome:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Pace", "seconds_left"]
-
 #: An estimate from fewer jobs would be no more than a guess.
 _JOBS = 2
 #: The least part of a job that is taken to be left, however long it has run.

@@ -21,15 +21,6 @@ from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.processes import ONE_THREAD
 from fasthep_smk.util.scratch import Scratch
 
-__all__ = [
-    "Connection",
-    "ForkServer",
-    "changed_by_shells",
-    "correct_benchmarks",
-    "fork_server",
-    "why_cold",
-]
-
 _SOCKET, _ERRORS = "worker", "errors"
 
 

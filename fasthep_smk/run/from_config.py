@@ -14,8 +14,6 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.scratch import scratch
 
-__all__ = ["from_config"]
-
 
 def from_config(config: YamlMapping, *, root: Path, write: bool) -> Written:
     """Translate what a Snakemake configuration names; return where it was written.

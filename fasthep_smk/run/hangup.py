@@ -13,8 +13,6 @@ from pathlib import Path
 
 from fasthep_smk.storage import layout
 
-__all__ = ["outliving_the_terminal"]
-
 
 @contextlib.contextmanager
 def outliving_the_terminal(build: Path) -> Iterator[None]:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from fasthep_smk.translate.bundles import Bundles
     from fasthep_smk.translate.profile import Placement
 
-__all__ = ["Facts", "RuleTally", "Tally", "facts"]
-
 #: An earlier estimate would be no more than a guess.
 _SECONDS_FOR_ESTIMATE = 3.0
 #: For so many seconds the place of a job that has ended is to be taken by another.

@@ -14,8 +14,6 @@ from fasthep_smk.storage import batch_jobs, failures
 from fasthep_smk.storage.run_lock import locks_of_snakemake, mark
 from fasthep_smk.util import files
 
-__all__ = ["GRACE", "clear_after_crash", "end_marked"]
-
 #: Seconds that processes of a killed run get to end by themselves.
 GRACE = 5.0
 

@@ -49,8 +49,6 @@ from fasthep_smk.util.ownership import make_own
 from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.util.waiting import until
 
-__all__ = ["Held", "hold", "look", "share", "unshare"]
-
 #: Seconds that a lock may take to be let go.
 _GRACE = 5.0
 #: Bytes of the lock's content: on a disk that gets full, it is written where it stands.

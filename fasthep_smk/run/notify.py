@@ -20,8 +20,6 @@ from typing import IO, Literal
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable
 
-__all__ = ["Notice", "Status", "at_end"]
-
 #: Seconds that the command may take.
 _PATIENCE = 30.0
 _WIDTH = 300

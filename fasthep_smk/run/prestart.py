@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from fasthep_smk.run.fork_server import ForkServer
     from fasthep_smk.run.snakemake_process import SnakemakeProcess
 
-__all__ = ["Prestarted", "environment", "is_likely_idle", "prestart"]
-
 
 def environment(build: Path, held: int | None, system: str = "local") -> dict[str, str]:
     """Return what Snakemake and its jobs get as environment; ``held`` is the run's lock."""

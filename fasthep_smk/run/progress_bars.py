@@ -12,8 +12,6 @@ from fasthep_smk.run.job_counts import Facts, RuleTally, Tally
 from fasthep_smk.util.names import printable
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["Bars"]
-
 _PER_SECOND = 3
 _NUMBERS = ("done", "running", "failed", "waiting")
 _STYLES = {"done": "green", "running": "yellow", "failed": "red", "waiting": "dim"}

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Translation
     from fasthep_smk.translate.write import Written
 
-__all__ = ["run_to_the_end"]
-
 #: How often a run starts because of damaged or edited files, besides once for each rule: what
 #: makes a damaged file may find that it reads another one.
 _ROUNDS = 3

@@ -25,8 +25,6 @@ from fasthep_smk.util.processes import ONE_THREAD, in_words
 if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Translation
 
-__all__ = ["Page", "is_outdated", "noting"]
-
 _WRITER = "fasthep_smk.contrib.report"
 #: Seconds that the process which writes the page gets to end by itself.
 _PATIENCE = 5.0

@@ -27,8 +27,6 @@ from fasthep_smk.util.units import format_duration
 if TYPE_CHECKING:
     from fasthep_smk.translate.bundles import Bundles
 
-__all__ = ["Progress", "Reader"]
-
 #: The record of a job, or the marker of a bundle: the first of its outputs.
 _FOLDER = re.compile(r"^(?:(\S+)/record\.json|(smk/bundles/\S+\.json))(?: \(.*)?$")
 _ALL = "all"

@@ -17,8 +17,6 @@ from fasthep_smk import sites
 from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.util.masking import masked
 
-__all__ = ["SnakemakeProcess"]
-
 #: Seconds for the last events to arrive after the process has ended.
 _LAST_EVENTS = 10.0
 _LOGGER, _PLUGIN = "--logger", "fasthep-smk"

@@ -15,8 +15,6 @@ from fasthep_smk.sites import Queued
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.util.threads import meanwhile
 
-__all__ = ["reasons", "telling", "waiting"]
-
 
 def telling(
     reader: Reader, reasons: Callable[[Progress], list[str]], patience: int

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from fasthep_smk.storage.task_table import JobEntry
     from fasthep_smk.translate.write import Written
 
-__all__ = ["message", "of_refused", "refusal", "what_failed"]
-
 #: Number of failed jobs that are reported in full; the batch system is asked about these only.
 _SHOWN = 10
 _WITHOUT_A_WORD = "ended without an error message: killed, perhaps because memory ran out"

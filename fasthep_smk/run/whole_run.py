@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fasthep_smk.run.prestart import Prestarted
     from fasthep_smk.translate.translation import Placed, Translation
 
-__all__ = ["run_whole"]
-
 
 def run_whole(
     settings: RunSettings,

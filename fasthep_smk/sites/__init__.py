@@ -24,32 +24,6 @@ from fasthep_smk.util.executor_plugins import distribution_of
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
 
-__all__ = [
-    "GROUP",
-    "Batch",
-    "Draft",
-    "NotSubmitted",
-    "QueueState",
-    "Queued",
-    "State",
-    "System",
-    "Unanswered",
-    "batch",
-    "common_resources",
-    "has_pilots",
-    "holds_jobs",
-    "lists_jobs",
-    "notes",
-    "require_plugin",
-    "shrink",
-    "system",
-    "too_large",
-    "unavailable",
-    "unknown",
-    "unsaid",
-]  # fmt: skip
-
-
 #: The group of entry points by which packages say more of an executor.
 GROUP = "fasthep_smk.sites"
 _TITLES: Mapping[str, str] = {"slurm": "Slurm", "htcondor": "HTCondor"}

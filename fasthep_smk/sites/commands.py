@@ -9,8 +9,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["Answer", "ask", "number", "order"]
-
 _TIMEOUT = 20  # seconds: a scheduler that takes longer must not hold up a run
 
 

@@ -10,18 +10,6 @@ from fasthep_smk.sites import Queued, QueueState, State
 from fasthep_smk.sites.commands import ask, number
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = [
-    "ONCE",
-    "RUNNING",
-    "ads_of",
-    "arrived",
-    "fate",
-    "hold",
-    "queued",
-    "status",
-    "withdraw",
-]
-
 #: HTCondor's numbers for the states of a job.
 _IDLE, RUNNING, _REMOVED, _COMPLETED, _HELD = 1, 2, 3, 4, 5
 #: Why jobs are on hold for ever, by "HoldReasonCode" in HTCondor's manual: a rule of the job, the

@@ -16,27 +16,6 @@ from fasthep_smk.util.errors import Finding
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
 
-__all__ = [
-    "AMOUNTS",
-    "COMMANDS",
-    "PLUGIN",
-    "RETRIES",
-    "SNAKEMAKE",
-    "TRAVELLING",
-    "batch_job",
-    "cancel",
-    "fate",
-    "longest",
-    "machine",
-    "memory_limits",
-    "problems",
-    "queued",
-    "remedy",
-    "resources",
-    "settings",
-    "slot",
-]
-
 #: Snakemake's own executor serves.
 PLUGIN = None
 SNAKEMAKE = "fasthep_smk.executors.local"

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from fasthep_smk.util.units import about_bytes, format_bytes
 
-__all__ = ["Node", "in_words"]
-
 
 @dataclass(frozen=True)
 class Node:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
     from fasthep_smk.sites import Draft, Queued
 
-__all__ = ["Other"]
-
 #: Variables in which batch systems tell a job its number. The first that is there counts.
 _NUMBERS = (
     "SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "FLUX_JOB_ID", "OAR_JOB_ID", "PANDAID", "JOB_ID",

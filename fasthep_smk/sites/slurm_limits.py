@@ -14,8 +14,6 @@ from fasthep_smk.sites.slurm_partitions import Partition, configuration
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, not_among
 
-__all__ = ["fits", "not_allowed", "too_large"]
-
 #: Cpus, memory in bytes, and GPUs of a node.
 Shape: TypeAlias = tuple[int, int, int]
 _AMOUNTS = ("cpus", "memory", "gpus")

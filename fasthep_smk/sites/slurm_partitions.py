@@ -13,8 +13,6 @@ from fasthep_smk.sites.commands import ask, number
 from fasthep_smk.sites.nodes import Node, in_words
 from fasthep_smk.util import units
 
-__all__ = ["PARTITIONS", "Partition", "configuration", "default_of", "draft", "nodes", "partitions"]
-
 #: The file of a site profile that tells the plugin which partition a job fits on.
 PARTITIONS = "partitions.yaml"
 #: Nodes in these states take no job before somebody has seen to them: sinfo(1), "NODE STATE CODES".

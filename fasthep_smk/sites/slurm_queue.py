@@ -17,8 +17,6 @@ from fasthep_smk.sites.commands import ask, number, order
 from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.processes import in_words
 
-__all__ = ["arrived", "fate", "hold", "is_unknown", "queued", "status", "withdraw"]
-
 #: Slurm's words for jobs that do not run: pending, or ended and not yet gone.
 _STATES: Mapping[str, QueueState] = {"PENDING": "waiting", "COMPLETING": "ending"}
 #: And for those that have not ended well; what is none of these, or not known, goes on

@@ -23,9 +23,6 @@ from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.executor_plugins import is_installed
 
-__all__ = ["BatchJob", "again", "ended", "environment", "queued", "read", "replace", "submitting"]
-
-
 #: Whoever reads a line asks a batch system for the job: what stands there may come from others.
 _NUMBER = re.compile(r"([0-9]{1,20}(_[0-9]{1,20})?)?", re.ASCII)
 _IDS = {"slurm": _NUMBER, "htcondor": _NUMBER}

@@ -15,8 +15,6 @@ from pathlib import Path
 from fasthep_smk.storage.record import Record
 from fasthep_smk.util import files
 
-__all__ = ["GONE", "difference", "of_products", "of_results", "said"]
-
 GONE = "is gone"
 
 

@@ -20,18 +20,6 @@ from fasthep_smk.storage.jobs import TaskJob
 from fasthep_smk.util import files
 from fasthep_smk.util.ownership import is_own
 
-__all__ = [
-    "KINDS",
-    "Amount",
-    "File",
-    "Kind",
-    "Survey",
-    "amount",
-    "freed_by",
-    "is_reached",
-    "survey",
-]
-
 #: ``results``: what FAST-HEP writes. ``superseded results``: of jobs that the last translation has
 #: otherwise. ``environments``: packed ones, for jobs that travel. ``unfinished jobs``: of jobs that
 #: run now or were killed. ``translation``: Snakefile, tables, plans, benchmarks.

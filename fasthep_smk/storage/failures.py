@@ -26,35 +26,6 @@ from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import encode, printable
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = [
-    "Failure",
-    "Kind",
-    "attempts",
-    "born",
-    "clear",
-    "earlier",
-    "forget",
-    "headline",
-    "in_short",
-    "is_of_time",
-    "kinds",
-    "lives",
-    "log_of",
-    "logs_of",
-    "note",
-    "one_line",
-    "path_of",
-    "read",
-    "read_all",
-    "span",
-    "warn",
-    "warning_of",
-    "warnings",
-    "where",
-    "with_fate",
-    "without_pilot",
-]
-
 #: ``error``: an operation failed; ``memory``, ``time``: it took more than it asked for;
 #: ``killed``: no reason is known; ``damaged``: a file that it reads is not what was written;
 #: ``changed``: an input or source was edited while the run goes on;

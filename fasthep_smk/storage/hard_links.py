@@ -11,8 +11,6 @@ from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.layout import ARCHIVE
 from fasthep_smk.storage.record import FileFacts, ProductEntry, Saved
 
-__all__ = ["Shared", "entries", "files_of", "is_file", "link", "share"]
-
 Key = tuple[str, str]
 #: An entry of a record's products, and its files with what describes them.
 Shared = tuple[ProductEntry, dict[str, FileFacts]]

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from fasthep_smk.storage import layout
 
-__all__ = ["make_image"]
-
 #: What each call writes anew, or is not needed to find out what is done.
 _NOT_NEEDED = frozenset(
     {

@@ -18,12 +18,6 @@ from fasthep_smk.storage.root_files import MANY, FileFacts, look_into
 from fasthep_smk.util import files
 from fasthep_smk.util.remote import ask, is_remote, local_path, server_of, silent_servers, within
 
-__all__ = [
-    "Inputs",
-    "identity_of",
-    "missing_branches",
-]
-
 
 def identity_of(path: str, root: Path, heads: dict[str, str] | None = None) -> str:
     """Return what makes an input file the same file: its name, size, time and first bytes.

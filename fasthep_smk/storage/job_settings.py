@@ -20,22 +20,6 @@ if TYPE_CHECKING:
     from fasthep_smk.config.credentials import RequirementData
     from fasthep_smk.storage.record import Asked
 
-__all__ = [
-    "MOVED",
-    "Apart",
-    "Launch",
-    "Requests",
-    "Travel",
-    "asked_of",
-    "at_place",
-    "attempts_of",
-    "heard",
-    "keep_log",
-    "place_in",
-    "read_requests",
-    "word",
-]
-
 _Said = TypeVar("_Said")
 
 #: Added to the number of an attempt that has not got its pool in time and goes to the fallback. It

@@ -23,21 +23,6 @@ from fasthep_smk.util.errors import Findings, WrongArgument, nearest
 if TYPE_CHECKING:
     from fasthep_smk.storage.run_lock import Holder
 
-__all__ = [
-    "STATES",
-    "State",
-    "TaskJob",
-    "fallbacks",
-    "find_build",
-    "head_of",
-    "is_done",
-    "jobs_of",
-    "memory_of",
-    "read_jobs",
-    "state_of",
-    "waited_for",
-]
-
 State = Literal["done", "running", "failed", "to do"]
 STATES: tuple[State, ...] = ("done", "running", "failed", "to do")
 

@@ -11,8 +11,6 @@ import msgspec
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 
-__all__ = ["LastRun", "Outcome", "read", "write"]
-
 #: ``stopped``: by Ctrl-C or a signal. A run that was killed leaves ``running``.
 Outcome = Literal["running", "finished", "failed", "stopped"]
 

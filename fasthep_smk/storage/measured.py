@@ -19,17 +19,6 @@ from fasthep_smk.storage.jobs import TaskJob, head_of, read_jobs
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = [
-    "Changing",
-    "History",
-    "Taken",
-    "entries",
-    "events_of",
-    "read_changing",
-    "taken",
-    "taken_by",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Changing:

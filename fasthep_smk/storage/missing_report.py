@@ -11,21 +11,6 @@ from fasthep_smk.storage import failures
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import MissingPartition, SampleFacts
 
-__all__ = [
-    "REPORT",
-    "SAMPLE",
-    "WARNINGS",
-    "count",
-    "is_partial",
-    "is_sample",
-    "line",
-    "markdown",
-    "of_sample",
-    "reported",
-    "said_by_jobs",
-    "said_of_sample",
-]
-
 #: Where a run's reports list what it lacks.
 REPORT = "missing_partitions.md"
 #: Where they say of what the results are a sample.

@@ -27,26 +27,6 @@ from fasthep_smk.storage import layout
 from fasthep_smk.storage.record import Record
 from fasthep_smk.util import files
 
-__all__ = [
-    "ALL",
-    "Checks",
-    "Kind",
-    "Observation",
-    "Surroundings",
-    "digest_of",
-    "environment_of",
-    "inherited",
-    "is_of",
-    "keep_environment",
-    "load",
-    "machine",
-    "of_session",
-    "save",
-    "start_environment",
-    "variables_of_run",
-    "written",
-]
-
 #: ``written`` is a file that a job has written: as long as it is that file, it is no input.
 Kind = Literal["file", "module", "package", "variable", "written"]
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.ownership import make_own
 
-__all__ = ["build_folder", "make_folder", "results_in"]
-
 #: FAST-HEP takes the parent of a folder of such a name for the build folder.
 _RESERVED_FOLDERS = ("compile", "graph", "render", "reports", "debug", "execution")
 #: What people look for in one, in FAST-HEP's layout.

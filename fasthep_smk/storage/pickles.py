@@ -27,18 +27,6 @@ from fasthep_smk.util.errors import Findings
 if TYPE_CHECKING:
     import hist
 
-__all__ = [
-    "LARGEST",
-    "MEMBER",
-    "Refused",
-    "check",
-    "check_archive",
-    "dump",
-    "limit",
-    "load_histogram",
-    "sent",
-]
-
 Name = tuple[str, str]
 
 #: How the pickles in an archive of products are called.

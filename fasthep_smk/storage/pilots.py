@@ -13,8 +13,6 @@ from fasthep_smk.config.requests import Attempt
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 
-__all__ = ["Crew", "Crews", "read", "write"]
-
 
 @dataclass(frozen=True)
 class Crew:

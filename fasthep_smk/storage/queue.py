@@ -22,8 +22,6 @@ from fasthep_smk.util.waiting import until
 if TYPE_CHECKING:
     from fasthep_smk.sites import Queued
 
-__all__ = ["Left", "Waited", "find", "note", "noted"]
-
 _PAUSE = 0.5
 
 

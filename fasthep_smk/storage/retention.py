@@ -16,15 +16,6 @@ from fasthep_smk.storage import layout
 from fasthep_smk.storage.disk_usage import File, Survey, amount
 from fasthep_smk.storage.jobs import TaskJob
 
-__all__ = [
-    "Archived",
-    "Freeable",
-    "after_success",
-    "archived",
-    "cleanable",
-    "oldest_beyond",
-]
-
 #: Bytes of superseded results that are always kept: less is not worth computing again.
 LITTLE = 100 * 1000**2
 

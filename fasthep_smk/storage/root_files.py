@@ -21,8 +21,6 @@ from fasthep_smk.util.remote import is_remote, local_path, within
 if TYPE_CHECKING:
     import uproot
 
-__all__ = ["MANY", "FileFacts", "look_into"]
-
 #: Reading which branches a tree has takes 4 ms of Python, its entries alone a quarter of one. For
 #: so many files it is worth it to start processes, and each gets so many of them at a time.
 MANY, _AT_A_TIME = 1000, 50

@@ -20,21 +20,6 @@ from typing import BinaryIO, TypedDict
 
 from fasthep_smk.storage import failures, layout
 
-__all__ = [
-    "MARK",
-    "SILENT",
-    "Holder",
-    "LockNote",
-    "beat",
-    "holder",
-    "last_beat",
-    "locks_of_snakemake",
-    "machine",
-    "mark",
-    "note_of",
-    "read_lock",
-]
-
 #: The environment variable by which processes of a run are known.
 MARK = "FASTHEP_SMK_RUN"
 #: Seconds between two signs of life of a run, and without any, after which it counts as gone.

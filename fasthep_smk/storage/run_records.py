@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData
     from fasthep_smk.flow.summary import Run
 
-__all__ = ["are_quiet", "facts_of", "fits", "is_quiet", "runs"]
-
 #: Events of hooks that happen as often whichever nodes of a partition run.
 _ONCE = frozenset({"partition_start", "on_node_error", "dataset_end", "run_end"})
 

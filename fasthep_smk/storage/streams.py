@@ -24,8 +24,6 @@ import pyarrow as pa
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.plain_values import NotPlainError, from_plain, to_plain
 
-__all__ = ["StreamMeta", "read_stream", "register_behaviours", "select_columns", "write_stream"]
-
 _ZIP = "__zip_"
 
 

@@ -21,25 +21,6 @@ from fasthep_smk.flow.records import MissingPartition, PartitionData, SampleFact
 from fasthep_smk.storage import layout
 from fasthep_smk.util.errors import SmkError
 
-__all__ = [
-    "Adopted",
-    "BundleEntry",
-    "EventFacts",
-    "JobEntry",
-    "JobScope",
-    "Kept",
-    "Key",
-    "NodeFacts",
-    "OriginFacts",
-    "OwnFacts",
-    "Part",
-    "Read",
-    "Source",
-    "TaskTable",
-    "UnreadableTable",
-    "marker_text",
-]
-
 _FIX = "'fasthep-smk translate workflow.yaml' writes it again"
 #: A product: the id of the node that makes it, and the name of the port.
 Key = tuple[str, str]

@@ -21,8 +21,6 @@ from typing import IO
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["Damaged", "Member", "open_parcel", "read_about", "write_parcel"]
-
 _MANIFEST = "parcel.json"
 #: Changes when a parcel written before cannot be read any more.
 _FORMAT = 1

@@ -15,8 +15,6 @@ from fasthep_smk.credentials.checks import look
 from fasthep_smk.credentials.required import required_of
 from fasthep_smk.util.errors import SmkError
 
-__all__ = ["credential_files", "lay_out", "refuse_unsendable"]
-
 #: Which variable tells programs where a credential is, and what stands before its path.
 _VARIABLES: Mapping[str, tuple[str, str]] = {
     "x509": ("X509_USER_PROXY", ""),

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from fasthep_smk.storage.job_settings import Launch
 
-__all__ = ["Expected"]
-
 _ATTEMPT = re.compile(r"\.attempt[0-9]{1,6}\.log")
 _OBSERVED = re.compile(re.escape(f"{layout.OBSERVED}/") + r"[0-9a-f]{32}\.json")
 

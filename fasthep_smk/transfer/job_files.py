@@ -27,8 +27,6 @@ from fasthep_smk.util.remote import local_path
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Launch, Requests
 
-__all__ = ["Load", "load_of", "read_table"]
-
 #: Where things lie in a parcel, and on a worker below the job's own folder.
 BUILD, LAUNCH, BESIDE, ELSEWHERE = "build", "launch", "beside", "elsewhere"
 

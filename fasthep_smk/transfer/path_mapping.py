@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-__all__ = ["Places"]
-
 #: What may follow a path that is named in a text, and may not stand before it: it would be another.
 _BEFORE, _AFTER = r"(?:(?<![\w./-])|(?<=://))", r"(?=/|$|[^\w.-]|\.(?![\w]))"
 

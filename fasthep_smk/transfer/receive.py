@@ -16,8 +16,6 @@ from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.names import printable
 
-__all__ = ["Arrival", "accept"]
-
 #: What the archive of an environment ends with that cannot be unpacked.
 _UNSTARTED = {
     "75": "no space to unpack its environment",

@@ -32,8 +32,6 @@ from fasthep_smk.worker.alone import benchmark_text
 from fasthep_smk.worker.processes import LOG
 from fasthep_smk.worker.refused import SENT
 
-__all__ = ["main"]
-
 #: As from the archive that brings the environment: the parcel is damaged; there is no room for it.
 _DAMAGED, _NO_ROOM = 76, 75
 #: A longer text of the user's is sent back as it is.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Travel
     from fasthep_smk.translate.translation import Translation
 
-__all__ = ["Setup", "packing", "prepared"]
-
 
 @contextlib.contextmanager
 def prepared(translation: Translation, *, tell: TextIO | None = None) -> Iterator[list[str]]:

@@ -24,8 +24,6 @@ from fasthep_smk.transfer.receive import Arrival, accept
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Travel
 
-__all__ = ["NODE", "Sending", "Spool"]
-
 #: What a worker runs first, as it is installed.
 NODE = Path(__file__).with_name("node.sh")
 _CREDENTIALS = "credentials"

@@ -11,8 +11,6 @@ from fasthep_smk.storage import failures, products
 from fasthep_smk.transfer.spool import Sending, Spool
 from fasthep_smk.util.snakemake_types import SnakemakeJob
 
-__all__ = ["Tracker", "Verdict"]
-
 #: For how long what a job has left may not be seen here yet, in seconds.
 _LATE = 60
 #: What a batch system says of a job whose files were the problem; 75 and 76: no room to unpack

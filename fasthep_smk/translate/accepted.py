@@ -15,8 +15,6 @@ from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 
-__all__ = ["check_places", "take_compiled"]
-
 #: The folder of the plans.
 _PLANS = "compile"
 

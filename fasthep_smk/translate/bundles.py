@@ -13,8 +13,6 @@ from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util import files
 from fasthep_smk.util.files import digest_of
 
-__all__ = ["Bundles", "mark", "signature_of"]
-
 #: The folders of jobs that are to run, by their rule and the marker of their bundle.
 Bundles = Mapping[str, Mapping[str, Sequence[str]]]
 

@@ -16,8 +16,6 @@ from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.storage.job_settings import at_place, place_in
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["Own", "by_snakemake_job", "own_amounts", "stated_of_places", "unfit"]
-
 #: What tells the memory of the largest node that a job may run on, if that is known.
 MostMemory = Callable[[Attempt], int | None]
 #: The attempts of jobs, by their places.

@@ -36,8 +36,6 @@ from fasthep_smk.worker.job_end import End, Watch, fork, kill_group
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData
 
-__all__ = ["Preflight"]
-
 #: What does not paint.
 _CANVAS = "fasthep_smk.flow.laid_out_canvas"
 #: How many events are tried; and with how many what has failed: of a few, none may have a muon.

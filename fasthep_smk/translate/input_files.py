@@ -24,8 +24,6 @@ from fasthep_smk.util.yaml_values import as_yaml
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
 
-__all__ = ["entries_told", "file_findings", "files_of_plan", "hidden_columns", "server_findings"]
-
 _NO_TREE = re.compile(
     r"holds no tree '(?P<tree>.*)'; (?:did you mean '(?P<close>.*)'\?|it holds (?P<held>.*))"
 )

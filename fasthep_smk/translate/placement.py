@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from fasthep_smk.plan.amounts import KnownOf
     from fasthep_smk.storage.measured import History
 
-__all__ = ["capped", "contained", "place", "slots", "staffed", "unsafe_path"]
-
 #: What would not be seen in a message.
 _IN_WORDS = {" ": "spaces", "\n": "line ends", "\r": "line ends", "\t": "tabs", "\0": "NUL"}
 

@@ -27,8 +27,6 @@ from fasthep_smk.util.names import encode, literal, shell
 if TYPE_CHECKING:
     from fasthep_smk.storage.measured import History
 
-__all__ = ["Placement", "may_spread", "pool_token", "render"]
-
 #: For every site. Thousands of short jobs: Snakemake's default scheduler and rate limit would cost
 #: more than the jobs do.
 BASE: Mapping[str, object] = {

@@ -19,8 +19,6 @@ from pathlib import Path
 from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.storage import layout
 
-__all__ = ["RULES", "how_to_ask"]
-
 #: Options that decide what the analysis is; and those that also count when it runs.
 _WHAT = ("chunk_size", "granularity", "bundle", "profile", "shrink_to_fit", "sizes", "identity")
 _HOW = ("accept_missing", "allow_expiring", "waiting", "keep")

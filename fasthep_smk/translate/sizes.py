@@ -31,8 +31,6 @@ from fasthep_smk.util.units import format_bytes
 if TYPE_CHECKING:
     from fasthep_smk.translate.profile import Placement
 
-__all__ = ["FIRST_MEMORY", "amounts", "changing", "known_of", "measured_sizes", "unfit"]
-
 #: Bytes for each cpu that jobs ask for while nothing is known: as much as sites of WLCG have.
 FIRST_MEMORY = 2 * 10**9
 #: Bytes that the last attempt asks for at least: the most that it would get if that was left to

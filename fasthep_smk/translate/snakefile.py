@@ -13,15 +13,6 @@ from fasthep_smk.storage import layout
 from fasthep_smk.translate.waits_for import files_read
 from fasthep_smk.util.names import comment, literal
 
-__all__ = [
-    "COMMON",
-    "by_attempt",
-    "lengthened",
-    "render",
-    "render_probe",
-    "resources",
-]
-
 #: What the rules look up. It stands in its own file, as Snakemake's linter asks for.
 COMMON = '''\
 """Looks up in the task tables of the build folder which files each job waits for."""

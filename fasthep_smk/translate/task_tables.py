@@ -28,8 +28,6 @@ from fasthep_smk.util.remote import is_remote, local_path
 if TYPE_CHECKING:
     from fasthep_smk.plan.sample import Sampled
 
-__all__ = ["partitions_text", "reads_files", "table_texts"]
-
 Sources = Mapping[str, Source]
 #: A table of more jobs is one line.
 _READABLE = 1000

@@ -90,23 +90,6 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
     from fasthep_smk.plan.sample import Sampled
 
-__all__ = [
-    "Compiled",
-    "Loaded",
-    "Placed",
-    "Planned",
-    "Reconciled",
-    "Start",
-    "Translation",
-    "compile_plans",
-    "execution_of_site",
-    "load",
-    "place",
-    "plan",
-    "reconcile",
-    "write",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Start:

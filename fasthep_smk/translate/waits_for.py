@@ -12,8 +12,6 @@ from fasthep_smk.storage.task_table import Read
 if TYPE_CHECKING:
     from fasthep_smk.reuse import Reuse
 
-__all__ = ["Waits", "files_read"]
-
 
 class Waits:
     """What the jobs of a translation wait for. All by the folders of the jobs.

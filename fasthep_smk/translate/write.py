@@ -36,17 +36,6 @@ if TYPE_CHECKING:
     from fasthep_smk.reuse import Reuse
     from fasthep_smk.storage.job_settings import Apart, Launch, Requests
 
-__all__ = [
-    "IN_CONTAINER",
-    "Contents",
-    "Written",
-    "begin_alone",
-    "conda_environment",
-    "refuse_unseen",
-    "worker_script",
-    "write",
-]
-
 #: The shell's test for a job in a container that Snakemake has started: Python is the container's.
 IN_CONTAINER = '[ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]'
 #: And in a conda environment: Snakemake puts such a file beside those that it has made.

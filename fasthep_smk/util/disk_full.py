@@ -12,8 +12,6 @@ from pathlib import Path
 from fasthep_smk.util.errors import Finding, SmkError, chain_of, refused_by_system
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["DiskFull", "finding", "is_full", "said", "saying", "shown", "temporary", "told"]
-
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT)
 _WORDS = tuple(os.strerror(number) for number in _NUMBERS)
 #: What Python says when it has tried to write into each of them.

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["JsonObject", "YamlMapping"]
-
 #: A mapping of people's or of FAST-HEP's: schemas and FAST-HEP's compiler say what it holds.
 YamlMapping: TypeAlias = Mapping[str, Any]
 #: An object of JSON, just read: who reads it looks at each value, or knows who has written it.

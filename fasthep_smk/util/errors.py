@@ -15,24 +15,6 @@ from dataclasses import dataclass, field
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = [
-    "Doubt",
-    "Finding",
-    "Findings",
-    "JobsFailed",
-    "RunFailed",
-    "SmkError",
-    "UsageError",
-    "WrongArgument",
-    "chain_of",
-    "invalid",
-    "is_slip",
-    "nearest",
-    "not_among",
-    "refused_by_system",
-    "slips_among",
-]
-
 
 def nearest(name: str, valid: Iterable[str], *, cutoff: float = 0.5) -> str | None:
     """Return the valid name that resembles ``name`` most, or ``None`` if none does.

@@ -6,8 +6,6 @@ import importlib.util
 import pkgutil
 import re
 
-__all__ = ["NAME", "distribution_of", "installed", "is_installed", "module_of"]
-
 _PREFIX = "snakemake_executor_plugin_"
 #: What an executor may be called.
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", re.ASCII)

@@ -18,28 +18,6 @@ from typing import TypedDict
 
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = [
-    "TEMPORARY",
-    "Altered",
-    "atomic_path",
-    "close_to_others",
-    "described",
-    "digest_of",
-    "discard",
-    "exact_json",
-    "head_of",
-    "read_plain",
-    "remove",
-    "replace",
-    "seal",
-    "sha256_bytes",
-    "sha256_file",
-    "sync",
-    "sync_all",
-    "unseal",
-    "write_text",
-]
-
 #: The name of a file that is not complete.
 TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp-[0-9]+")
 _SEAL = re.compile(rb'^\{\n "checksum": "([0-9a-f]{64})",')

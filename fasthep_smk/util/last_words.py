@@ -12,8 +12,6 @@ import mmap
 import struct
 import time
 
-__all__ = ["LastWords", "end_by", "say", "say_also"]
-
 _SIZE = mmap.PAGESIZE
 _LENGTH = struct.Struct("=I")
 #: At the end of the memory: until when, on the clock that never goes back and all processes share.

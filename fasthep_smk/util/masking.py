@@ -10,8 +10,6 @@ import base64
 import binascii
 import re
 
-__all__ = ["PASSWORD", "SECRET", "TOKEN", "masked"]
-
 #: What stands in place of a secret.
 TOKEN, PASSWORD, SECRET = "<token>", "<password>", "<secret>"
 

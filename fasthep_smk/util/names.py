@@ -16,8 +16,6 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-__all__ = ["comment", "encode", "folder_problem", "is_plain", "literal", "printable", "shell"]
-
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 _MAX_LENGTH = 60
 #: FAST-HEP names folders and files after datasets and variations; most file systems take 255.

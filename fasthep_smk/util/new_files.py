@@ -11,8 +11,6 @@ from pathlib import Path
 
 from fasthep_smk.util.ownership import make_own
 
-__all__ = ["Occupied", "new_files", "occupied"]
-
 
 class Occupied(Exception):
     """Files are there already that new ones would overwrite: ``paths``."""

@@ -24,16 +24,6 @@ from pathlib import Path
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.names import shell
 
-__all__ = [
-    "check_build",
-    "close_new_files",
-    "is_open",
-    "is_own",
-    "make_own",
-    "problem_above",
-    "problem_of",
-]
-
 #: What is looked at in a build folder that a run is started in: it holds other things, too.
 _OF_A_RUN = frozenset({
     "smk", ".snakemake", "artifacts", "compile", "debug", "execution", "graph", "render", "reports",

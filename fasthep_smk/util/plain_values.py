@@ -18,8 +18,6 @@ import numpy as np
 
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["NotPlainError", "from_plain", "to_plain"]
-
 Leaf = Callable[[object], JsonObject]
 
 

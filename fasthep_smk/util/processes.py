@@ -9,8 +9,6 @@ import ctypes
 import os
 import signal
 
-__all__ = ["ONE_THREAD", "die_with_parent", "in_words", "keep_descendants", "signal_at_parents_end"]
-
 #: Libraries for linear algebra start a thread per core where nothing is said; a process with
 #: threads cannot be forked safely.
 ONE_THREAD = {

@@ -10,8 +10,6 @@ import importlib
 import sys
 from types import ModuleType
 
-__all__ = ["is_called_as"]
-
 
 class _Room(ModuleType):
     def __call__(self, *arguments: object, **keywords: object) -> object:

@@ -23,17 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from urllib.parse import unquote, urlsplit
 
-__all__ = [
-    "SERVERS",
-    "ask",
-    "is_remote",
-    "local_path",
-    "same_file",
-    "server_of",
-    "silent_servers",
-    "within",
-]
-
 #: How many files servers are asked for at a time, and how many seconds they have to answer.
 _AT_A_TIME, _TIMEOUT = 32, 10
 #: How many seconds a server has to take a connection, and to say its first word: a user may have

@@ -16,8 +16,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["VARIABLE", "Scratch", "scratch"]
-
 #: Names the folder of a run to its Snakemake.
 VARIABLE = "FASTHEP_SMK_SCRATCH"
 

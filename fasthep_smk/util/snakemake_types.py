@@ -9,18 +9,6 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-__all__ = [
-    "Executor",
-    "NamingSettings",
-    "Scheduler",
-    "SnakemakeJob",
-    "SnakemakeJobInfo",
-    "SnakemakeRule",
-    "Workflow",
-    "job_scheduler",
-    "run_command_line",
-]
-
 
 class SnakemakeRule(Protocol):
     """What is read of a rule of Snakemake's."""

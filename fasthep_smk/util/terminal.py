@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import TextIO
 
-__all__ = ["ERASE", "bar", "is_terminal"]
-
 #: Goes back to the beginning of a line, and erases it.
 ERASE = "\r\x1b[2K"
 

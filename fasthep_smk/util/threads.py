@@ -6,8 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["meanwhile"]
-
 
 @contextmanager
 def meanwhile(task: Callable[[threading.Event], None], *, join: bool = True) -> Iterator[None]:

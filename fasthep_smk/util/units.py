@@ -11,18 +11,6 @@ import math
 import re
 from fractions import Fraction
 
-__all__ = [
-    "about_bytes",
-    "format_bytes",
-    "format_duration",
-    "parse_bytes",
-    "parse_count",
-    "parse_duration",
-    "whole_mb",
-    "whole_mib",
-    "whole_minutes",
-]
-
 #: Decimal units as in SI, binary ones as in IEC 80000-13; FAST-HEP's own (Dask) reads them alike.
 _UNITS = {
     "b": 1,

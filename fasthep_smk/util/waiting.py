@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["until"]
-
 _Seen = TypeVar("_Seen")
 
 

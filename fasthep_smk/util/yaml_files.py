@@ -10,8 +10,6 @@ import yaml
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["key_findings", "load", "load_each_key_once", "read_as"]
-
 _PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: What makes values of texts without quotes that are no text, by the kinds of values.
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()

@@ -10,8 +10,6 @@ import yaml
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.names import shell
 
-__all__ = ["unreadable"]
-
 #: What it says -> what is wrong, and what to do.
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (

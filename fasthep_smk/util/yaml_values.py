@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["as_yaml", "key_of"]
-
 #: Characters of a value in a message.
 _LONGEST = 100
 

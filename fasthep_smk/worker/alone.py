@@ -14,8 +14,6 @@ from fasthep_smk.util import files
 from fasthep_smk.worker.job import Job
 from fasthep_smk.worker.limits import cpu_time, peak_memory
 
-__all__ = ["benchmark_text", "is_alone", "submitted", "wait_for_inputs", "write_benchmark"]
-
 #: For how many seconds what another node has written may not be seen on this one.
 _LATE = 60.0
 _PAUSE = 0.5

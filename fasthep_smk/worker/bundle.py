@@ -25,8 +25,6 @@ from fasthep_smk.worker.job_end import DONE, End
 from fasthep_smk.worker.processes import LOG, MODULES, has_one_thread, import_for_good
 from fasthep_smk.worker.series import run_series
 
-__all__ = ["run_bundle"]
-
 
 def run_bundle(
     bundle: BundleEntry,

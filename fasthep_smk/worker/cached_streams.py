@@ -22,8 +22,6 @@ from fasthep_smk.util import files
 from fasthep_smk.worker.job import Job
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit, peak_memory
 
-__all__ = ["BYTES_PER_SECOND", "keep", "room_on"]
-
 #: Bytes in memory that are worth a second of CPU. Writing and checksumming them takes 1.1 ms of
 #: CPU per MB as they are and 4.3 ms compressed, so that cached streams cost a job some 5 %.
 BYTES_PER_SECOND = 50_000_000

@@ -21,17 +21,6 @@ from typing import Any
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.util.remote import local_path
 
-__all__ = [
-    "in_folder",
-    "is_called_with",
-    "makes_mapping",
-    "paths_below_open_folders",
-    "paths_in",
-    "place_of",
-    "starts_shell",
-    "variables_in",
-]
-
 #: How many values of a list or mapping that a library is called with are compared with a name.
 _MOST = 200
 #: How many files that match a pattern of a command are looked at.

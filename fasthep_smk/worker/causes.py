@@ -18,8 +18,6 @@ from fasthep_smk.worker.refused import Refused
 if TYPE_CHECKING:
     from fasthep_smk.flow.stage_error import MissingColumn
 
-__all__ = ["after_work", "cause_of", "column_fix", "damaged_record", "kind_of", "what_ended"]
-
 #: What the processor or the process itself raises.
 _FAULTS = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS}

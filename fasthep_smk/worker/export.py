@@ -23,8 +23,6 @@ from fasthep_smk.util.names import encode
 if TYPE_CHECKING:
     import hist
 
-__all__ = ["export_histograms", "for_root"]
-
 #: ROOT has TH1, TH2 and TH3.
 _MOST_AXES = 3
 #: An axis of integers with more bins is no axis of numbers.

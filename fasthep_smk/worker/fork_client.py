@@ -11,8 +11,6 @@ import signal
 import socket
 import sys
 
-__all__ = ["GO_ON", "Request"]
-
 TYPE_CHECKING = False  # typing takes longer to import than all of this
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

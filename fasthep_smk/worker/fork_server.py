@@ -44,8 +44,6 @@ from fasthep_smk.worker.job_end import LOOK, End, Watch, kill_group
 from fasthep_smk.worker.processes import FOR_PLOTS, MODULES, has_one_thread, import_for_good
 from fasthep_smk.worker.series import enter, start, write_to
 
-__all__ = ["differing", "main", "serve"]
-
 #: Variables that the interpreter, the C library or a package reads when it starts: what is imported
 #: here has seen them, and a job would not look again. All others a job finds in its environment.
 #: Shells drop some of those (``PS1``, functions), and Snakemake adds some, before a job starts.

@@ -20,8 +20,6 @@ from fasthep_smk.util.names import encode
 if TYPE_CHECKING:
     from fasthep_smk.config.credentials import RequirementData
 
-__all__ = ["Job", "Sent", "goal_of", "staging"]
-
 
 @dataclass(frozen=True)
 class Sent:

@@ -33,19 +33,6 @@ from typing import NoReturn
 from fasthep_smk.util.last_words import LastWords, end_by, say_also
 from fasthep_smk.util.processes import die_with_parent, in_words, keep_descendants
 
-__all__ = [
-    "DONE",
-    "LOOK",
-    "Before",
-    "End",
-    "Watch",
-    "end_python",
-    "fork",
-    "guard",
-    "kill_group",
-    "wait_for",
-]
-
 #: Said by a job that has come to its end, with its exit status; with nothing if what its process
 #: ends with is that of the job.
 DONE = "done"

@@ -23,18 +23,6 @@ from fasthep_smk.util.last_words import end_by
 from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = [
-    "MemoryLimit",
-    "TimeLimit",
-    "bytes_moved",
-    "count_from_here",
-    "cpu_time",
-    "memory_limit",
-    "peak_memory",
-    "time_is_over",
-    "time_limit",
-]
-
 #: Seconds that a job gets to end by itself; compiled code does not hear the signal.
 _GRACE = 5
 #: Seconds between two looks at the memory.

@@ -56,8 +56,6 @@ from fasthep_smk.worker.call_names import (
     variables_in,
 )
 
-__all__ = ["Observer", "observing"]
-
 #: Below these folders lies nothing that a result may depend on.
 _OF_SYSTEM = ("/proc/", "/sys/", "/dev/")
 #: Credentials are renewed while a run goes on, and no result follows from them.

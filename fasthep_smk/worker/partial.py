@@ -25,8 +25,6 @@ from fasthep_smk.worker.limits import MemoryLimit, TimeLimit
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, Store
 
-__all__ = ["NotAdoptable", "Taken", "run_part"]
-
 Key = tuple[str, str]
 _ENDS = (MemoryLimit, TimeLimit, MemoryError)
 

@@ -29,8 +29,6 @@ from fasthep_smk.worker.partial import NotAdoptable, Taken, run_part
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, Store
 
-__all__ = ["run_partition", "run_side_products"]
-
 Key = tuple[str, str]
 
 

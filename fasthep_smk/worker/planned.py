@@ -16,8 +16,6 @@ from fasthep_smk.util.errors import SmkError
 from fasthep_smk.worker.job import Job
 from fasthep_smk.worker.refused import SENT
 
-__all__ = ["Changed", "check_files", "check_modules"]
-
 
 class Changed(SmkError):
     """A file is not what the job was planned with; ``fix`` is for those that change each time.

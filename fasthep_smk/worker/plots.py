@@ -34,8 +34,6 @@ from fasthep_smk.worker.processes import FOR_PLOTS, has_one_thread, import_for_g
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Store
 
-__all__ = ["Ending", "run_end", "told"]
-
 
 @dataclass
 class Ending:

@@ -17,8 +17,6 @@ from fasthep_smk import sites
 from fasthep_smk.config.requests import SYSTEMS
 from fasthep_smk.util import files
 
-__all__ = ["PACKAGES", "describe_worker"]
-
 #: What a job imports: it must be the same here and there.
 PACKAGES = (
     "fasthep-smk", "fasthep-flow", "fasthep-carpenter", "fasthep-curator", "fasthep-render",

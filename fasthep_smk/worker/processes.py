@@ -14,15 +14,6 @@ from pathlib import Path
 
 from fasthep_smk.util.masking import masked
 
-__all__ = [
-    "FOR_PLOTS",
-    "LOG",
-    "MODULES",
-    "exit_status",
-    "has_one_thread",
-    "import_for_good",
-]
-
 #: Looks, a millisecond apart: a thread that has been joined is listed for a moment longer.
 _LOOKS = 20
 #: What plots import, in steps that keep no job waiting for long; it starts no thread either.

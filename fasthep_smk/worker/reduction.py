@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, Store
     from fasthep_smk.storage.job_settings import Launch
 
-__all__ = ["run_finish", "run_merge", "run_publish"]
-
 Key = tuple[str, str]
 
 

@@ -19,8 +19,6 @@ from fasthep_smk.util.errors import SmkError
 if TYPE_CHECKING:
     from fasthep_smk.config.credentials import RequirementData
 
-__all__ = ["SENT", "Refused", "refusal", "stop_without"]
-
 #: Says that a job was sent its credentials: no other ones will come to where it is.
 SENT = "FASTHEP_SMK_SENT"
 _UNKNOWN = (

@@ -58,8 +58,6 @@ from fasthep_smk.worker.refused import SENT, refusal, stop_without
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Launch
 
-__all__ = ["main", "note_end", "run"]
-
 
 def main(arguments: list[str], *, warm: bool = False) -> int:
     """Run a job or a bundle, by its rule and place; return the exit status."""

@@ -12,8 +12,6 @@ import matplotlib
 from matplotlib.backend_bases import FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-__all__ = ["FigureCanvas", "FigureManager", "mark"]
-
 #: What is written onto plots: those of this process.
 _said = ["SAMPLE"]
 

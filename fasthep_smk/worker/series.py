@@ -23,8 +23,6 @@ from fasthep_smk.worker.job_end import DONE, Before, End, Watch, end_python, for
 from fasthep_smk.worker.limits import count_from_here, peak_memory
 from fasthep_smk.worker.processes import exit_status
 
-__all__ = ["enter", "run_series", "start", "write_to"]
-
 #: Seconds of CPU. After a job that took more, a fork costs little against it, and a process that
 #: has held much memory does not give all of it back. A failure may leave anything behind.
 _SHORT = 0.3

@@ -15,8 +15,6 @@ from fasthep_smk.storage.job_settings import keep_log
 from fasthep_smk.worker.fork_client import Request
 from fasthep_smk.worker.processes import LOG
 
-__all__ = ["hand_over"]
-
 _CONTAINERS = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 
 

@@ -27,8 +27,6 @@ from fasthep_smk.util.scratch import scratch
 if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Translation
 
-__all__ = ["BUILD", "FORMAT", "MANIFEST", "SCHEMA", "Manifest", "do_export"]
-
 FORMAT = 1
 MANIFEST = "bundle.json"
 #: The published schema of the manifest.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html import escape
 
-__all__ = ["Frame", "page"]
-
 #: Frames with a smaller share of everything are left out: they would be too narrow to see. So are
 #: frames below so many others: calls that call themselves may be very deep.
 _LEAST, _DEPTH = 0.002, 120

@@ -32,8 +32,6 @@ from fasthep_smk.storage import layout
 from fasthep_smk.translate.translation import Placed
 from fasthep_smk.util.units import about_bytes, format_duration
 
-__all__ = ["Forecast", "OfRule", "do_forecast", "expected", "of_rest", "total"]
-
 #: The order in which parts of a run follow each other.
 _PHASES = ("side", "partition", "merge", "finish", "publish")
 

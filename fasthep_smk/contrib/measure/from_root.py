@@ -21,8 +21,6 @@ from fasthep_smk.util.yaml_values import as_yaml
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Branch", "FromRoot", "init_from_root", "sample", "trees_in", "workflow_text"]
-
 #: So many entries say over which range a histogram goes, in about so many bins.
 _SAMPLE, _BINS = 20_000, 50
 _FLOATS = ("float", "double", "Float16_t", "Double32_t")

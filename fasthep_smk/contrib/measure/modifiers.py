@@ -25,8 +25,6 @@ from fasthep_smk.util.units import about_bytes
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Context, PlanNode
 
-__all__ = ["Measured", "Memory", "Profile"]
-
 #: How many calls above an allocation are told.
 _CALLS = 25
 #: How often memory is looked at, in seconds, and by how much more it is worth to be looked into.

@@ -31,8 +31,6 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import UsageError, nearest
 from fasthep_smk.util.names import printable
 
-__all__ = ["SECTIONS", "Component", "Parameter", "as_text", "do_ops", "registered"]
-
 #: How renderers are called, which are registered among the writers.
 _RENDER = "hep.render."
 #: The sections of a registry that a workflow's author chooses from: what is in them, and where a

@@ -20,8 +20,6 @@ from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = ["Amount", "Evidence", "as_yaml", "do_sizes", "evidence"]
-
 _GB_HOUR = 3600e9
 
 _HEAD = """\

@@ -26,8 +26,6 @@ import cramjam
 from fasthep_smk.contrib.pack.entries import Entry, text_entry
 from fasthep_smk.contrib.pack.interpreter import node_text
 
-__all__ = ["LAST", "MANIFEST", "Parts", "write_archive"]
-
 MANIFEST = "lib/fasthep-smk/manifest.json"
 #: Written last: without it, the first part is not complete.
 LAST = "lib/zzz-last"

@@ -27,15 +27,6 @@ from fasthep_smk.util.terminal import ERASE, bar, is_terminal
 from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.worker.processes import MODULES
 
-__all__ = [
-    "NEEDED",
-    "Packed",
-    "archive_path",
-    "contents_of",
-    "describe_environment",
-    "pack",
-]
-
 #: What every job imports; on batch systems it is started by Snakemake.
 NEEDED = (*MODULES, "snakemake")
 #: Seconds between two lines on how far it is, and between two pictures of a bar in a terminal.

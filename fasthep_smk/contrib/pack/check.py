@@ -11,8 +11,6 @@ from pathlib import Path
 from fasthep_smk.contrib.pack.libraries import is_of_libc
 from fasthep_smk.util.errors import Finding, Findings
 
-__all__ = ["check_archive"]
-
 #: Seconds; a cold import of everything takes ten on a slow disk.
 _LIMIT = 600
 #: Run by the packed Python. It also says which modules and libraries are of somewhere else.

@@ -18,8 +18,6 @@ from fasthep_smk.util.errors import UsageError
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.scratch import scratch
 
-__all__ = ["do_pack"]
-
 
 def do_pack(options: argparse.Namespace) -> int:
     """Build the archive that the options ask for, or else the workflow or the site.

@@ -20,8 +20,6 @@ from fasthep_smk.contrib.pack.contents import DECOMPRESSOR, Packable
 from fasthep_smk.contrib.pack.entries import Entry, walk
 from fasthep_smk.util.errors import Findings
 
-__all__ = ["CondaContents", "is_conda"]
-
 #: What conda notes of its packages, the environment's variables, and what `conda activate` runs.
 _OF_CONDA = ("conda-meta", "etc/conda")
 

@@ -19,8 +19,6 @@ from fasthep_smk.contrib.pack.libraries import libraries_of
 from fasthep_smk.contrib.pack.snapshot import own_entries
 from fasthep_smk.util import files
 
-__all__ = ["DECOMPRESSOR", "Packable", "VenvContents"]
-
 #: Goes up when archives of the same content are laid out otherwise.
 _FORMAT = 1
 _KEY_LENGTH = 20

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from fasthep_smk.util import files
 
-__all__ = ["Entry", "is_skipped", "text_entry", "walk"]
-
 
 @dataclass(frozen=True)
 class Entry:

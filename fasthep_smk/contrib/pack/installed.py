@@ -16,8 +16,6 @@ from pathlib import Path
 from fasthep_smk.contrib.pack.entries import Entry, is_skipped, text_entry, walk
 from fasthep_smk.contrib.pack.snapshot import editable_names
 
-__all__ = ["Installed", "look"]
-
 #: What tells how a package came here, not what it is.
 _HISTORY = ("INSTALLER", "REQUESTED", "direct_url.json")
 _SHEBANG = re.compile(rb"^#![^\n]*python[0-9.]*([ \t][^\n]*)?\n|^#!/bin/sh\n'''exec' .*\n' '''\n")

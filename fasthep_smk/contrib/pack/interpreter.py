@@ -15,8 +15,6 @@ from pathlib import Path
 from fasthep_smk.contrib.pack.entries import Entry, text_entry, walk
 from fasthep_smk.contrib.pack.libraries import CLibrary, c_library, libraries_of
 
-__all__ = ["Interpreter", "node_text"]
-
 #: Of the standard library: its own tests, and what needs a screen or the package index.
 _LEFT_OUT = re.compile(
     r"(site-packages|dist-packages|idlelib|tkinter|turtledemo|ensurepip|config-[^/]*)$"

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from fasthep_smk.util.errors import Findings
 
-__all__ = ["CLibrary", "c_library", "is_of_libc", "libraries_of"]
-
 _LINE = re.compile(r"^\s*(\S+) => (/.+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 _LOADER = re.compile(r"^\s*(/\S*/ld-\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 #: The parts of the C library: they fit each other and their loader, and nothing else.

@@ -12,8 +12,6 @@ from fasthep_smk.contrib.pack.entries import Entry, walk
 from fasthep_smk.flow import op_identity
 from fasthep_smk.util.errors import Findings
 
-__all__ = ["editable_names", "own_entries"]
-
 #: Bytes above which a folder of sources holds something else, such as results.
 _MOST = 500_000_000
 #: What lies beside a package in the folder of a project, and is not a part of it.

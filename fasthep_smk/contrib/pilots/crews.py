@@ -17,8 +17,6 @@ from fasthep_smk.translate.snakefile import lengthened
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_duration
 
-__all__ = ["crews", "crews_of", "slots", "unusable"]
-
 #: How many pilots a pool has at most that does not say how many workers.
 _MOST = 20
 #: Seconds that a pilot lasts at least, if no length is given, and how many of its longest jobs.

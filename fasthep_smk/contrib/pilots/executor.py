@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 else:
     _Executor = object
 
-__all__ = ["Piloted", "piloted"]
-
 
 def piloted(executor: type) -> type:
     """Return an executor of ours with pilots laid over it; Snakemake asks how many jobs they take.

@@ -17,8 +17,6 @@ from importlib.util import module_from_spec
 
 from fasthep_smk.flow.patches.late import import_late, spec_of
 
-__all__ = ["import_bare", "import_bare_parsl", "main"]
-
 _MODULE = "parsl.executors.high_throughput.interchange"
 
 

@@ -22,8 +22,6 @@ from fasthep_smk.storage import layout
 from fasthep_smk.storage.pilots import Crew
 from fasthep_smk.util.names import encode
 
-__all__ = ["FAILED", "Batch", "Demand", "PilotState", "names_of"]
-
 #: What a pilot is doing in the queue. ``ending``: it was cancelled, or is just about to be gone.
 PilotState = sites.QueueState | Literal["ended"]
 

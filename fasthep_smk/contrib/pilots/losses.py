@@ -12,8 +12,6 @@ from fasthep_smk.storage import failures
 from fasthep_smk.storage.pilots import Crew
 from fasthep_smk.util.units import format_duration
 
-__all__ = ["MOST", "Losses", "Lost", "Unusable"]
-
 #: How often a job may lose its pilot: it may be what ends them.
 MOST = 3
 

@@ -16,8 +16,6 @@ from fasthep_smk import sites
 from fasthep_smk.run.fork_server import fork_server
 from fasthep_smk.util.processes import die_with_parent
 
-__all__ = ["main"]
-
 _MANAGER = "fasthep_smk.contrib.pilots.manager"
 
 

@@ -22,8 +22,6 @@ from fasthep_smk.contrib.pilots.jobs import Batch
 from fasthep_smk.contrib.pilots.losses import Unusable
 from fasthep_smk.util.names import shell
 
-__all__ = ["ASK", "LOST", "WORD", "PilotExecutor"]
-
 #: Seconds of silence after which a pilot is lost, and ends itself; and between two of its signs.
 LOST, WORD = 30, 5
 #: Seconds between two questions to the batch system.

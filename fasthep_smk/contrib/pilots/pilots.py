@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from fasthep_smk.contrib.pilots.parsl_executor import PilotExecutor
 
-__all__ = ["Ended", "Pilots"]
-
 #: Seconds without a job after which a pilot is ended; between two looks at how many are needed; and
 #: between two looks at what became of them.
 _IDLE, _NEEDED, _LOOK = 60.0, 0.3, 1.0

@@ -13,8 +13,6 @@ from fasthep_smk.storage import layout
 from fasthep_smk.util.processes import signal_at_parents_end
 from fasthep_smk.worker.to_fork_server import hand_over
 
-__all__ = ["run"]
-
 #: Parsl's names for the number of this process in its pilot, and for how many there are.
 _RANK, _COUNT = "PARSL_WORKER_RANK", "PARSL_WORKER_COUNT"
 _GPUS = "CUDA_VISIBLE_DEVICES"

@@ -15,8 +15,6 @@ from fasthep_smk.contrib.report.tables import Section, sections
 from fasthep_smk.storage.jobs import find_build
 from fasthep_smk.util import disk_full
 
-__all__ = ["as_text", "compared", "do_compare", "do_report", "told"]
-
 #: Characters of a cell in the terminal, in a wide table and in one of few columns; rows of a table.
 _WIDTH, _WIDE, _ROWS = 60, 120, 30
 

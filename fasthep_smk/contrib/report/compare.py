@@ -32,8 +32,6 @@ from fasthep_smk.contrib.report.tables import Section
 from fasthep_smk.storage import failures
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["Comparison", "as_data", "comparison", "sections", "verdict"]
-
 #: Of a histogram, this part of its largest bin is nothing.
 _NOTHING = 1e-12
 #: How many bins of a histogram, and of one dataset, are told.

@@ -21,11 +21,6 @@ from fasthep_smk.contrib.report.numbers import percent
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 
-__all__ = [
-    "SAME", "Difference", "differing_files", "differing_skims", "is_same",
-    "only_in_one", "pairs",
-]  # fmt: skip
-
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
 

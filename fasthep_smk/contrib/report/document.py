@@ -26,8 +26,6 @@ from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
 
-__all__ = ["FailedJob", "Report", "Verdict", "as_data", "clean", "cleaned", "report_on"]
-
 _T = TypeVar("_T")
 
 #: How many failed jobs are told in full, and how much of each log.

@@ -19,8 +19,6 @@ from fasthep_smk.contrib.report import results
 from fasthep_smk.contrib.report.document import clean
 from fasthep_smk.contrib.report.numbers import change
 
-__all__ = ["COLOURS", "drawn"]
-
 _Numbers: TypeAlias = npt.NDArray[np.float64]
 _Places: TypeAlias = npt.NDArray[np.int64]
 #: The contents of bins along an axis, and their variances: two rows, so that lines can be added.

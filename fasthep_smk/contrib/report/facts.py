@@ -24,8 +24,6 @@ from fasthep_smk.storage.queue import Waited, noted
 from fasthep_smk.storage.record import Asked, Attempt, Used
 from fasthep_smk.storage.run_lock import Holder
 
-__all__ = ["Facts", "InputFile", "JobFacts", "Lacking", "by_state", "gather", "grouped"]
-
 _K = TypeVar("_K", bound=Hashable)
 #: A dataset and a file, and the first and last of its entries, if not all are meant.
 Partition = tuple[str, str, int | None, int | None]

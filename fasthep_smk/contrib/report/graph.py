@@ -10,8 +10,6 @@ from statistics import fmean
 from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.util.names import encode
 
-__all__ = ["MOST", "as_svg", "placed"]
-
 #: Of more rules a picture says nothing.
 MOST = 150
 #: Sizes of a box, of the space beside and below it, and how far aside a line is drawn that passes.

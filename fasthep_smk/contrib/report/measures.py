@@ -15,10 +15,6 @@ import numpy.typing as npt
 
 from fasthep_smk.contrib.report.facts import JobFacts, grouped
 
-__all__ = [
-    "RuleUse", "Step", "concurrency", "critical_path", "lanes", "queue_waits", "rule_use", "rules",
-]  # fmt: skip
-
 #: Points of a curve; more cannot be told apart.
 _POINTS = 1000
 #: A row of two for each span of time: seconds since 1970.

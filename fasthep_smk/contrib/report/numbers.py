@@ -8,8 +8,6 @@ from functools import wraps
 
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["Number", "amount", "change", "decimal", "duration", "percent", "size", "when"]
-
 
 class Number(str):
     """A number as people read it: in a table, it stands on the right."""

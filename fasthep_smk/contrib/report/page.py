@@ -30,8 +30,6 @@ from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.names import encode
 
-__all__ = ["as_html", "pause", "write"]
-
 #: While a run goes on, the page is renewed after so many seconds, or after so many times what it
 #: took to write: it costs a run 1 % of one core at most.
 _RENEWED, _TIMES = 10.0, 100

@@ -19,12 +19,6 @@ import yaml
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = [
-    "Cut", "Cutflow", "HistogramSums", "ResultFile", "Skim", "along", "by_cut", "by_dataset",
-    "cutflows", "group", "histogram", "histograms", "listed", "loaded", "picture", "result_files",
-    "skims", "variations",
-]  # fmt: skip
-
 _ARTIFACTS = "artifacts"
 #: What a browser shows, by how its name ends, and how such a file begins.
 _PICTURES = {

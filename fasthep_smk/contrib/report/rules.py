@@ -10,8 +10,6 @@ from fasthep_smk.contrib.report.facts import Facts, JobFacts, by_state, grouped
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.jobs import State
 
-__all__ = ["RuleFacts", "RuleJob", "of_each"]
-
 #: How many jobs are told of all rules together, and at least of each.
 _JOBS, _LEAST_JOBS = 1000, 5
 #: Which jobs are told first.

@@ -22,8 +22,6 @@ from fasthep_smk.contrib.report.results import by_cut
 from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.storage import failures
 
-__all__ = ["Link", "Section", "groups", "jobs_of", "sections"]
-
 _KEPT = "Events after each cut, what it keeps of those before it, and what is left of all."
 _CHANGES = "For each systematic variation: by how much its sum of weights differs from the nominal."
 

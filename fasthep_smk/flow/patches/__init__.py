@@ -17,8 +17,6 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Patch"]
-
 _SCHEDULER = "snakemake.scheduling.job_scheduler:JobScheduler"
 _SLURM = "snakemake_executor_plugin_slurm"
 _A_RELEASE = "a release has the fix"

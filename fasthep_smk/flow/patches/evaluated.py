@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     from fasthep_smk.flow.shapes import Context, PlanNode
 
-__all__ = ["forget_evaluated", "look_at_inputs", "look_closely"]
-
 _CUTFLOW, _HIST, _MASS = "hep.selection.cutflow", "hep.hist", "hep.di_object_mass"
 _DEFINE, _LOOKUP = "hep.define", "hep.weights.lookup_csv"
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches import KNOWN_ENTRIES
 
-__all__ = ["Entries", "EntriesOf", "known_entries"]
-
 #: By file and tree.
 Entries = Mapping[str, Mapping[str, int]]
 #: Takes files and trees; returns ``None`` if one of the files has to be opened.

@@ -14,8 +14,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec
 from types import ModuleType
 
-__all__ = ["import_late", "spec_of"]
-
 
 class _Unused(ModuleType):
     """A module that has not run yet. Whatever is wanted of it but its place makes it run."""

@@ -17,8 +17,6 @@ import yaml
 from fasthep_smk.flow.patches import NAMING
 from fasthep_smk.util import files
 
-__all__ = ["naming", "told_of_graph"]
-
 
 @contextlib.contextmanager
 def naming(aside: Path, build: Path) -> Iterator[None]:

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches import PARSED_EXPRESSIONS
 
-__all__ = ["parsed_expressions"]
-
 
 @contextlib.contextmanager
 def parsed_expressions() -> Iterator[list[str]]:

@@ -18,8 +18,6 @@ from fasthep_smk.flow.patches import QUICK_GIT
 if TYPE_CHECKING:
     from fasthep_toolbench.command import CommandResult
 
-__all__ = ["quick_git", "run"]
-
 
 @contextlib.contextmanager
 def quick_git() -> Iterator[None]:

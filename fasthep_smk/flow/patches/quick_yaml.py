@@ -23,8 +23,6 @@ import yaml
 
 from fasthep_smk.flow.patches import QUICK_YAML
 
-__all__ = ["is_plain", "parse_written", "quick_yaml"]
-
 #: Characters; longer texts are not written by people, and are seldom read twice.
 _LONGEST = 200_000
 #: Longer keys are written otherwise.
