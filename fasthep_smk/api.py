@@ -155,7 +155,7 @@ class Results:
         path = self._path("histograms", name, variation)
         try:
             return pickles.load_histogram(files.read_plain(path))
-        except pickles.Refused as error:
+        except pickles.RefusedPickle as error:
             hint = "if you trust its author, read it with the module pickle"
             raise Findings.one(f"was not read: {error}", file=str(path), hint=hint) from error
 

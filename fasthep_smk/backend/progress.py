@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fasthep_smk.run.job_counts import Facts, Tally
+from fasthep_smk.run.job_counts import ProgressFacts, Tally
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import PlanPartition
@@ -24,7 +24,7 @@ class Partitions:
     """
 
     def __init__(self, reporter: Any, partitions: Iterable[PlanPartition]) -> None:
-        self.facts = Facts()
+        self.facts = ProgressFacts()
         self._reporter = reporter
         self._partitions = list(partitions)
         #: By partition: the folders of jobs that are not done; and by folder, whose those are.

@@ -40,9 +40,9 @@ from fasthep_smk.worker.probe import describe_worker
 
 if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Placed
-    from fasthep_smk.worker.probe import Answer
+    from fasthep_smk.worker.probe import WorkerFacts
 
-State = Literal["ok", "note", "FAILED"]
+CheckState = Literal["ok", "note", "FAILED"]
 #: Seconds by which two clocks may differ: time stamps of files are compared across machines.
 _CLOCKS = 5.0
 #: Seconds. A credential that ends sooner is reported.
@@ -55,7 +55,7 @@ class Check:
     """One thing that was looked at; ``fix`` is what to do about it."""
 
     what: str
-    state: State
+    state: CheckState
     found: str
     fix: str = ""
 
@@ -170,7 +170,7 @@ def credential_checks(required: Iterable[Requirement]) -> Iterator[Check]:
     for kind, found in {**dict.fromkeys(wanted), **look()}.items():
         requirement = wanted.get(kind, Requirement(kind))
         wrong = problems(requirement, found, now=now)
-        state: State = "ok"
+        state: CheckState = "ok"
         if wrong:
             state = "FAILED" if kind in wanted else "note"
         text = _described(found) if found is not None else ""
@@ -268,7 +268,7 @@ def _refused(finding: Finding) -> Check:
     return Check(what, "FAILED", found, "; ".join(filter(None, (expected, finding.hint))))
 
 
-def _outcome(rule: Rule, found: Answer | Silence, here: Answer) -> Check:
+def _outcome(rule: Rule, found: WorkerFacts | Silence, here: WorkerFacts) -> Check:
     what = f"pool {rule.route.attempts[0].pool!r}"
     if isinstance(found, Silence):
         return Check(what, "FAILED", found.why, found.fix)
@@ -290,7 +290,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' if number != 1 else ''}"
 
 
-def _differences(worker: Answer, here: Answer) -> Iterable[str]:
+def _differences(worker: WorkerFacts, here: WorkerFacts) -> Iterable[str]:
     for name, version in here["packages"].items():
         there = worker["packages"].get(name)
         if there != version:

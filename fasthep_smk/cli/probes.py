@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fasthep_smk.config.routing import Router
     from fasthep_smk.sites import Queued
     from fasthep_smk.translate.profile import Placement
-    from fasthep_smk.worker.probe import Answer
+    from fasthep_smk.worker.probe import WorkerFacts
 
 #: Seconds between two looks at the queue, and that Snakemake has to take its jobs out of it.
 _LOOK, _GRACE = 2.0, 30.0
@@ -89,7 +89,7 @@ def send_probes(
     modules: list[str],
     folder: Path,
     timeout: int,
-) -> list[Answer | Silence]:
+) -> list[WorkerFacts | Silence]:
     """Send a job to every pool, by the same ways as those of a run; return what each has found."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fasthep-smk-doctor-") as name:
         place = Path(name)
@@ -269,7 +269,7 @@ def _printed(name: str, place: Path) -> Iterator[str]:
                     yield text
 
 
-def answer_of(path: Path) -> Answer | None:
+def answer_of(path: Path) -> WorkerFacts | None:
     """Return what a probe has found; ``None`` if that is none: it comes from elsewhere."""
     kinds = {"host": str, "python": str, "cpus": int, "gpus": int, "packages": dict, "clock": float}
     try:

@@ -18,7 +18,7 @@ from fasthep_smk.util.errors import UsageError
 from fasthep_smk.util.terminal import is_terminal
 
 if TYPE_CHECKING:
-    from fasthep_smk.run.notify import Status
+    from fasthep_smk.run.notify import EndStatus
     from fasthep_smk.run.pipeline import Concluded
 
 
@@ -49,7 +49,7 @@ def do_run(options: argparse.Namespace) -> int:
     return 0
 
 
-def ended_as(build: Path) -> Status:
+def ended_as(build: Path) -> EndStatus:
     """Return in a word what the results of a run that has ended well are."""
     if is_partial(build):
         return "partial"

@@ -14,7 +14,7 @@ from fasthep_smk.plan.results import results_of
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.reuse.store import read
 from fasthep_smk.run import pipeline
-from fasthep_smk.run.engine import Outcome
+from fasthep_smk.run.engine import JobsRun
 from fasthep_smk.storage.damage import GONE
 from fasthep_smk.storage.missing_report import said_of_sample
 from fasthep_smk.translate.translation import Translation
@@ -33,16 +33,16 @@ def do_why(options: argparse.Namespace) -> int:
     return 0
 
 
-def unbundled(outcome: Outcome, translation: Translation) -> Outcome:
+def unbundled(outcome: JobsRun, translation: Translation) -> JobsRun:
     """Return the jobs that would run, where Snakemake has named bundles of them."""
     folders = set(outcome.folders)
     for bundles in translation.written.bundles.values():
         inside = {folder for marker in bundles.keys() & folders for folder in bundles[marker]}
         folders = folders - bundles.keys() | inside
-    return Outcome(outcome.jobs, frozenset(folders))
+    return JobsRun(outcome.jobs, frozenset(folders))
 
 
-def as_text(outcome: Outcome, translation: Translation, *, each: bool = False) -> str:
+def as_text(outcome: JobsRun, translation: Translation, *, each: bool = False) -> str:
     """Return the jobs that would run, grouped by rule and reason; ``each`` names every job."""
     count, sample = _wanted(translation), translation.sample
     said = [f"Sample: {said_of_sample(sample.as_data())}"] if sample else []
@@ -65,7 +65,7 @@ def as_text(outcome: Outcome, translation: Translation, *, each: bool = False) -
     return "\n".join(lines) + "\n"
 
 
-def as_data(outcome: Outcome, translation: Translation) -> dict[str, object]:
+def as_data(outcome: JobsRun, translation: Translation) -> dict[str, object]:
     """Return the same as plain data: each job that would run, with its reason.
 
     ``sample`` tells which part of the partitions is wanted, ``None`` for all.
@@ -116,14 +116,14 @@ def _in_artifacts(build: Path) -> set[str]:
     return {name for name in names if not name.startswith("artifacts/provenance/")}
 
 
-def _by_reason(rule: Rule, outcome: Outcome, translation: Translation) -> dict[str, list[Job]]:
+def _by_reason(rule: Rule, outcome: JobsRun, translation: Translation) -> dict[str, list[Job]]:
     found: dict[str, list[Job]] = {}
     for job in _running(rule, outcome):
         found.setdefault(_reason(job, translation), []).append(job)
     return found
 
 
-def _running(rule: Rule, outcome: Outcome) -> Iterable[Job]:
+def _running(rule: Rule, outcome: JobsRun) -> Iterable[Job]:
     return [job for job in rule.jobs.values() if job.folder in outcome.folders]
 
 

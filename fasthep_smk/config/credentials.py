@@ -10,14 +10,14 @@ from fasthep_smk.config.layers import Layer, merge
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
-Kind = Literal["x509", "token", "kerberos"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+CredentialKind = Literal["x509", "token", "kerberos"]
+KINDS: tuple[CredentialKind, ...] = get_args(CredentialKind)
 
 
 class RequirementData(TypedDict):
     """A requirement as jobs are told of it."""
 
-    kind: Kind
+    kind: CredentialKind
     voms: list[str]
     issuer: str | None
 
@@ -29,7 +29,7 @@ class Requirement:
     ``file`` and ``key`` are where it is asked for.
     """
 
-    kind: Kind
+    kind: CredentialKind
     voms: tuple[str, ...] = ()
     issuer: str | None = None
     file: str = ""
@@ -82,7 +82,7 @@ def _in_vain(layers: list[Layer]) -> Iterator[Finding]:
         known |= said.keys()
 
 
-def _requirement(kind: Kind, content: YamlMapping, layers: list[Layer]) -> Requirement:
+def _requirement(kind: CredentialKind, content: YamlMapping, layers: list[Layer]) -> Requirement:
     layer = [one for one in layers if kind in (one.content.get("credentials") or {})][-1]
     voms = content.get("voms") or ()
     return Requirement(

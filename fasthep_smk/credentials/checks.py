@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fasthep_smk.config.credentials import KINDS, Kind, Requirement
+from fasthep_smk.config.credentials import KINDS, CredentialKind, Requirement
 from fasthep_smk.credentials import proxies
 from fasthep_smk.credentials.credential import NAMES, Credential, moment
 from fasthep_smk.credentials.kerberos import find_ticket
@@ -22,14 +22,14 @@ _HOURS = 24
 _CLOCKS = 60
 
 
-def look(kinds: Iterable[Kind] = KINDS) -> dict[Kind, Credential]:
+def look(kinds: Iterable[CredentialKind] = KINDS) -> dict[CredentialKind, Credential]:
     """Return the credentials that are there, readable or not."""
     found = {kind: _FINDERS[kind]() for kind in kinds}
     return {kind: one for kind, one in found.items() if one is not None}
 
 
 @dataclass(frozen=True)
-class Problem:
+class CredentialProblem:
     """Something wrong with a required credential, and what to do about it.
 
     ``early``: it is valid now, and expires before a job that starts now may end.
@@ -45,7 +45,7 @@ class Problem:
 
 def problems(
     required: Requirement, found: Credential | None, *, now: float, until: float | None = None
-) -> list[Problem]:
+) -> list[CredentialProblem]:
     """Return what is wrong with a credential that jobs need until the time ``until``."""
     return list(_problems(required, found, now, until))
 
@@ -64,39 +64,39 @@ def lack(required: Requirement, found: Credential | None, *, now: float) -> str 
 
 def _problems(
     required: Requirement, found: Credential | None, now: float, until: float | None
-) -> Iterator[Problem]:
+) -> Iterator[CredentialProblem]:
     name = NAMES[required.kind]
     wanted = f"a valid {name}" + (
         f" until {moment(until)}, when the longest job may end" if until else ""
     )
     fix = renewal(required, found, (until or now) - now)
     if found is None:
-        yield Problem(required, f"there is no {name}", None, wanted, fix)
+        yield CredentialProblem(required, f"there is no {name}", None, wanted, fix)
         return
     if found.problem is not None:
         shown = f"{found.where}: {found.problem}"
-        yield Problem(required, f"the {name} cannot be read", shown, wanted, fix)
+        yield CredentialProblem(required, f"the {name} cannot be read", shown, wanted, fix)
         return
     if found.is_open:
         mode = f"{found.where}: mode {found.mode:03o}"
-        yield Problem(
+        yield CredentialProblem(
             required, f"others may read the {name}", mode, "mode 600", close_to_others(found)
         )
     yield from _of_others(required, found, fix)
     if found.begin is not None and found.begin > now + _CLOCKS:
         shown = f"{found.where}: valid from {moment(found.begin)}"
         hint = "wait, or check the clock of this machine"
-        yield Problem(required, f"the {name} is not valid yet", shown, wanted, hint)
+        yield CredentialProblem(required, f"the {name} is not valid yet", shown, wanted, hint)
     elif found.has_ended(now):
         shown = f"{found.where}: expired {moment(found.end or now)}"
-        yield Problem(required, f"the {name} has expired", shown, wanted, fix)
+        yield CredentialProblem(required, f"the {name} has expired", shown, wanted, fix)
     elif until is not None and found.end is not None and found.end < until:
         shown = f"{found.where}: expires {moment(found.end)}"
         what = f"the {name} expires before the longest job may end"
-        yield Problem(required, what, shown, wanted, fix, early=True)
+        yield CredentialProblem(required, what, shown, wanted, fix, early=True)
 
 
-def _of_others(required: Requirement, found: Credential, fix: str) -> Iterator[Problem]:
+def _of_others(required: Requirement, found: Credential, fix: str) -> Iterator[CredentialProblem]:
     """Yield that it is one of another organisation, or of another issuer."""
     name = NAMES[required.kind]
     # Of a proxy whose attributes cannot be read it is only known that it has some.
@@ -105,11 +105,11 @@ def _of_others(required: Requirement, found: Credential, fix: str) -> Iterator[P
         shown = f"{found.where}: {', '.join(found.vos) or 'no attributes of VOMS'}"
         expected = f"attributes of {', '.join(required.voms)}"
         what = f"the {name} is not one of {', '.join(lacking)}"
-        yield Problem(required, what, shown, expected, fix)
+        yield CredentialProblem(required, what, shown, expected, fix)
     if required.issuer and (found.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
         shown = f"{found.where}: issued by {found.issuer or 'an unknown authority'}"
         what = f"the {name} was issued by another authority"
-        yield Problem(required, what, shown, required.issuer, fix)
+        yield CredentialProblem(required, what, shown, required.issuer, fix)
 
 
 def renewal(required: Requirement, found: Credential | None, seconds: float = 0) -> str:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fasthep_smk.config.credentials import Kind
+from fasthep_smk.config.credentials import CredentialKind
 
 #: What people call them.
-NAMES: dict[Kind, str] = {
+NAMES: dict[CredentialKind, str] = {
     "x509": "X509 proxy",
     "token": "bearer token",
     "kerberos": "Kerberos ticket",
@@ -33,7 +33,7 @@ class Credential:
     known. ``attested`` tells that a proxy has attributes of VOMS, ``vos`` of which organisations.
     """
 
-    kind: Kind
+    kind: CredentialKind
     where: str
     path: Path | None = None
     problem: str | None = None

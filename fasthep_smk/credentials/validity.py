@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fasthep_smk.config.credentials import Kind, Requirement
+from fasthep_smk.config.credentials import CredentialKind, Requirement
 from fasthep_smk.credentials.checks import lack, look, renewal
 from fasthep_smk.credentials.credential import NAMES, Credential, moment
 
@@ -16,7 +16,7 @@ CLOCKS = 30.0
 
 
 @dataclass(frozen=True)
-class Lack:
+class MissingCredential:
     """Why jobs wait for a credential, and what to do."""
 
     why: str
@@ -30,8 +30,8 @@ def lacking(
     required: Iterable[Requirement],
     *,
     now: float | None = None,
-    there: Mapping[Kind, Credential] | None = None,
-) -> dict[Kind, Lack]:
+    there: Mapping[CredentialKind, Credential] | None = None,
+) -> dict[CredentialKind, MissingCredential]:
     """Return which required credentials have ended at the time ``now``, or are gone.
 
     ``there`` are those that a look has just found.
@@ -40,15 +40,15 @@ def lacking(
     wanted = [one for one in required if one.kind != "kerberos" or shutil.which("klist")]
     found = look(one.kind for one in wanted) if there is None else there
     now = time.time() if now is None else now
-    missing: dict[Kind, Lack] = {}
+    missing: dict[CredentialKind, MissingCredential] = {}
     for one in wanted:
         known = found.get(one.kind)
         if why := lack(one, known, now=now):
-            missing[one.kind] = Lack(why, renewal(one, known))
+            missing[one.kind] = MissingCredential(why, renewal(one, known))
     return missing
 
 
-def renewed(kinds: Iterable[Kind]) -> list[str]:
+def renewed(kinds: Iterable[CredentialKind]) -> list[str]:
     """Return lines that say of which credentials jobs do not wait any more."""
     return [
         f"the {NAMES[kind]} was renewed"

@@ -20,20 +20,20 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk import sites
 from fasthep_smk.executors import fallback
-from fasthep_smk.executors.direct import Pace, is_alone
+from fasthep_smk.executors.direct import LookPace, is_alone
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.read_as_text import BEFORE_HTCONDOR, MAY_PASS, NO_ROOM, REFUSED
 from fasthep_smk.executors.retries import Retries
 from fasthep_smk.executors.submissions import Submissions, name_of
-from fasthep_smk.sites import State
+from fasthep_smk.sites import BatchState
 from fasthep_smk.storage import layout
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.snakemake_types import Executor, SnakemakeJob, SnakemakeJobInfo
 
 if TYPE_CHECKING:
-    from fasthep_smk.transfer.tracker import Tracker, Verdict
+    from fasthep_smk.transfer.tracker import Tracker, TravelVerdict
 
 #: Seconds until the queue is looked at for a job whose submission had no answer.
 _LOOK = 5.0
@@ -45,7 +45,7 @@ _SILENT = 20.0
 #: Seconds after which the end of a run is noticed.
 _STEP = 0.1
 #: Of a job of which nothing is known now.
-_ALIVE = State("alive")
+_ALIVE = BatchState("alive")
 
 
 class BatchExecutor(Executor):
@@ -58,7 +58,7 @@ class BatchExecutor(Executor):
 
     def __init__(self, *arguments: object, **options: object) -> None:
         self._is_set_up = threading.Event()
-        self._pace = Pace()
+        self._pace = LookPace()
         self._submissions = Submissions(self._system)
         self._silent_since: float | None = None
         self._unheard_since: float | None = None
@@ -80,7 +80,7 @@ class BatchExecutor(Executor):
 
     def __post_init__(self, *arguments: object, **options: object) -> None:
         self._tracker = _tracker(Path.cwd())
-        self._queue = fallback.Queue(self._hand_back, report)
+        self._queue = fallback.WaitingJobs(self._hand_back, report)
         self._retries = Retries(self.workflow)
         super().__post_init__(*arguments, **options)
 
@@ -318,7 +318,9 @@ class BatchExecutor(Executor):
             self._tracker.forget(job_info.job)
         self._report(job_info, self._tracker.end(job_info.job, msg or "failed"), **options)
 
-    def _report(self, job_info: SnakemakeJobInfo, verdict: Verdict, **options: object) -> None:
+    def _report(
+        self, job_info: SnakemakeJobInfo, verdict: TravelVerdict, **options: object
+    ) -> None:
         if verdict.what == "done":
             self._done(job_info)
         elif verdict.what == "lost":
@@ -370,11 +372,11 @@ class BatchExecutor(Executor):
     #: After so many seconds, a job that is held has failed.
     _held_timeout = math.inf
 
-    def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, State]:
+    def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, BatchState]:
         """Return what is known now of jobs, by the ``id`` of what stands for each."""
         raise NotImplementedError
 
-    def _report_failed(self, job_info: SnakemakeJobInfo, state: State) -> None:
+    def _report_failed(self, job_info: SnakemakeJobInfo, state: BatchState) -> None:
         self.report_job_error(job_info, msg=state.said)
 
     def _report_taken_over(self, job_info: SnakemakeJobInfo) -> None:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.config.credentials import Kind, Requirement
+from fasthep_smk.config.credentials import CredentialKind, Requirement
 from fasthep_smk.credentials.required import required_of
 from fasthep_smk.executors import logger_plugin
 
@@ -39,10 +39,10 @@ class Gate:
         self._required = tuple(required)
         self._tell = tell
         self._missing: set[str] = set()
-        self._there: Mapping[Kind, Credential] = {}
+        self._there: Mapping[CredentialKind, Credential] = {}
         self._margin = 2 * PAUSE
         self._lock = threading.Lock()
-        self._begun_with: dict[int, Mapping[Kind, Credential]] = {}
+        self._begun_with: dict[int, Mapping[CredentialKind, Credential]] = {}
 
     def is_open(self) -> bool:
         """Whether jobs may start now, by the last look."""

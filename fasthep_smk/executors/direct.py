@@ -61,7 +61,7 @@ def command_of(job: SnakemakeJob, workflow: Workflow) -> list[str] | None:
     return [*words[:2], layout.ALONE, f"{time.time():.3f}", *words[2:]]
 
 
-class Pace:
+class LookPace:
     """How long to wait between two looks at the states of jobs."""
 
     def __init__(self) -> None:

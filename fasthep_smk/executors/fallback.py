@@ -57,7 +57,7 @@ def as_sent(job: SnakemakeJob) -> Iterator[None]:
 
 
 @dataclass
-class Queue:
+class WaitingJobs:
     """The jobs of a run in the queue of a batch system that may go to a fallback.
 
     ``hand_back`` gives a job back to Snakemake's scheduler, at the same attempt.

@@ -41,7 +41,7 @@ _THREADS = (
 _TEMPORARY = ("TMPDIR", "TMP", "TEMPDIR", "TEMP")
 
 
-class Executor(local.Executor):  # type: ignore[misc]
+class LocalExecutor(local.Executor):  # type: ignore[misc]
     """Snakemake's executor for this machine; a job of ours is handed over if that is possible."""
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.start import be_snakemake, let_pilots_run, put_in_place_of
 from fasthep_smk.executors.submissions import name_of, prepare_to_take_over
-from fasthep_smk.sites import State, htcondor
+from fasthep_smk.sites import BatchState, htcondor
 from fasthep_smk.sites.commands import ask
 from fasthep_smk.sites.htcondor import COMMAND
 from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo
@@ -68,7 +68,7 @@ class _Named:
         return getattr(self.job, name)
 
 
-class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
+class HTCondorExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; nothing is looked up before there are jobs."""
 
     _system = "htcondor"
@@ -89,13 +89,13 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
             return await super()._under_way(jobs)
         return [job async for job in plugin.Executor.check_active_jobs(self, jobs)]
 
-    def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, State]:
+    def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, BatchState]:
         """Return what is known now of jobs."""
         ids = [str(job.external_jobid) for job in jobs]
         states = htcondor.status(ids, Path.cwd(), self._submissions.since) if ids else {}
         return {id(job): states[one] for job, one in zip(jobs, ids, strict=True) if one in states}
 
-    def _report_failed(self, job_info: SnakemakeJobInfo, state: State) -> None:
+    def _report_failed(self, job_info: SnakemakeJobInfo, state: BatchState) -> None:
         if state.said.startswith("HTCondor: held"):  # let go later, it would run beside the next
             ask(htcondor.cancel([str(job_info.external_jobid)]))
         super()._report_failed(job_info, state)
@@ -138,12 +138,12 @@ def _plain(job: SnakemakeJob) -> SnakemakeJob:
 
 def main() -> None:
     """Run Snakemake's command line."""
-    be_snakemake(lambda: put_in_place_of(plugin, Executor), begin=_begin)
+    be_snakemake(lambda: put_in_place_of(plugin, HTCondorExecutor), begin=_begin)
 
 
 def _begin() -> None:
     prepare_to_take_over()
-    let_pilots_run(plugin, Executor)
+    let_pilots_run(plugin, HTCondorExecutor)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ class Progressed:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ReportedProblem:
     """What the user has to know at once, such as a batch system that does not answer."""
 
     text: str
@@ -119,13 +119,13 @@ Event = (
     | Submitted
     | Moved
     | Progressed
-    | Problem
+    | ReportedProblem
 )  # fmt: skip
 _KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
         JobsPlanned, JobStarted, JobFinished, JobFailed, JobRetried, GroupFailed, Submitted, Moved,
-        Progressed, Problem,
+        Progressed, ReportedProblem,
     )
 }  # fmt: skip
 

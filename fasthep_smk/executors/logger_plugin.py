@@ -135,7 +135,7 @@ def problem(text: str) -> None:
     """Report what the user has to know at once, and print it into the log of the run."""
     text = masked(text)
     print(text, flush=True)
-    report(job_events.Problem(text))
+    report(job_events.ReportedProblem(text))
 
 
 def event_of(record: logging.LogRecord) -> Event | None:

@@ -21,7 +21,7 @@ import msgspec
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.plan.amounts import GROWING, Known, Past, amounts, whole
-from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, Sizing, sizing
+from fasthep_smk.plan.sizes import LEAST_JOBS, MeasuredJob, Sizing, sizing
 from fasthep_smk.storage import failures
 from fasthep_smk.storage.job_settings import MOVED, at_place, attempts_of, read_requests, word
 from fasthep_smk.storage.jobs import TaskJob, jobs_of
@@ -46,15 +46,15 @@ _Name = tuple[str, str]
 class _Taken:
     """What the jobs of a rule took in a pool, and what follows for others."""
 
-    memory: list[Sample] = field(default_factory=list)
-    walltime: list[Sample] = field(default_factory=list)
+    memory: list[MeasuredJob] = field(default_factory=list)
+    walltime: list[MeasuredJob] = field(default_factory=list)
     most: dict[str, float] = field(default_factory=lambda: {"memory": 0.0, "walltime": 0.0})
     number: int = 0
     sizing: Mapping[str, Sizing | None] = field(default_factory=dict)
 
     def add(self, memory: float, seconds: float, events: int | None) -> None:
-        self.memory.append(Sample(memory, events))
-        self.walltime.append(Sample(seconds, events))
+        self.memory.append(MeasuredJob(memory, events))
+        self.walltime.append(MeasuredJob(seconds, events))
         for name, amount in (("memory", memory), ("walltime", seconds)):
             self.most[name] = max(self.most[name], amount)
 

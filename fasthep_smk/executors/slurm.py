@@ -34,7 +34,7 @@ from fasthep_smk.executors.read_as_text import (
 from fasthep_smk.executors.start import be_snakemake, let_pilots_run, put_in_place_of
 from fasthep_smk.executors.submissions import name_of, prepare_to_take_over
 from fasthep_smk.flow import patches
-from fasthep_smk.sites import State, slurm
+from fasthep_smk.sites import BatchState, slurm
 from fasthep_smk.storage import failures
 from fasthep_smk.util import files
 from fasthep_smk.util.names import shell
@@ -47,7 +47,7 @@ from fasthep_smk.util.snakemake_types import (
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
 
-class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
+class SlurmExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; a job is under way until it is known to have ended."""
 
     _system = "slurm"
@@ -88,12 +88,12 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
         # The plugin (2.8) loses jobs while it waits for an array to be complete.
         self.array_jobs = set[str]()
 
-    def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, State]:
+    def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, BatchState]:
         """Return what is known now of jobs, each asked for in the cluster that it went to."""
         clusters: dict[object, list[SnakemakeJobInfo]] = {}
         for job in jobs:
             clusters.setdefault(_cluster_of(job.job), []).append(job)
-        found: dict[int, State] = {}
+        found: dict[int, BatchState] = {}
         for cluster, some in clusters.items():
             ids = [str(job.external_jobid) for job in some]
             states = slurm.status(ids, Path.cwd(), cluster=cluster)
@@ -104,7 +104,7 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
         self._failed_nodes.update(one.node for one in failed if one.node)
         return found
 
-    def _report_failed(self, job_info: SnakemakeJobInfo, state: State) -> None:
+    def _report_failed(self, job_info: SnakemakeJobInfo, state: BatchState) -> None:
         log = _log_of(job_info)
         self.report_job_error(job_info, msg=state.said, aux_logs=[str(log)] if log else [])
 
@@ -198,13 +198,13 @@ def main() -> None:
 
 
 def _change() -> None:
-    put_in_place_of(plugin, Executor)
+    put_in_place_of(plugin, SlurmExecutor)
     patches.SLURM.make(plugin, validate_or_get_slurm_job_id=_number)
 
 
 def _begin() -> None:
     prepare_to_take_over()
-    let_pilots_run(plugin, Executor)
+    let_pilots_run(plugin, SlurmExecutor)
 
 
 if __name__ == "__main__":

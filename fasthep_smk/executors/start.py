@@ -32,8 +32,8 @@ from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
 from fasthep_smk.util.processes import signal_at_parents_end
 from fasthep_smk.util.snakemake_types import (
-    Scheduler,
     SnakemakeJob,
+    SnakemakeScheduler,
     job_scheduler,
     run_command_line,
 )
@@ -125,7 +125,7 @@ def _prepare() -> None:
     """Change in Snakemake what a run needs, and let it report to who started it."""
     prepare_routes()
     local = importlib.import_module("fasthep_smk.executors.forked_jobs")
-    put_in_place_of(local.local, local.Executor)
+    put_in_place_of(local.local, local.LocalExecutor)
     scheduler.register()
     lend_to_snakemake()
     keep_folders()
@@ -138,7 +138,7 @@ def _ask_once_for_sizes() -> None:
     """Let Snakemake's scheduler look once at each file that jobs read, not each time a job ends."""
     scheduler = job_scheduler()
 
-    async def update_input_sizes(self: Scheduler, jobs: Iterable[SnakemakeJob]) -> None:
+    async def update_input_sizes(self: SnakemakeScheduler, jobs: Iterable[SnakemakeJob]) -> None:
         known = self._input_sizes
         new = list({path for job in jobs for path in job.input if known.get(path) is None})
         there = await asyncio.gather(*[path.exists() for path in new])
@@ -160,7 +160,7 @@ def _look_again_once() -> None:
     scheduler = job_scheduler()
     planned: set[tuple[int, int]] = set()
 
-    def later(self: Scheduler, delay: float) -> None:
+    def later(self: SnakemakeScheduler, delay: float) -> None:
         now = time.monotonic()
         look = id(self), math.ceil(now + delay)
         if look in planned:

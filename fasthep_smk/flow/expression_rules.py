@@ -24,7 +24,7 @@ from fasthep_smk.flow.upstream import ExecutionPlan
 from fasthep_smk.util.errors import Finding, is_slip, nearest
 
 #: What is wrong, and what to write where that is certain.
-Problems = Iterator[tuple[str, str | None]]
+FoundProblems = Iterator[tuple[str, str | None]]
 
 _LOGIC = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -152,7 +152,7 @@ class Reading:
         self._tree = ast.parse(self._text, mode="eval").body
         self._nodes = list(ast.walk(self._tree))
 
-    def problems(self) -> Problems:
+    def problems(self) -> FoundProblems:
         """Yield what the expression does otherwise than it says."""
         for node in self._nodes:
             match node:
@@ -183,7 +183,7 @@ class Reading:
         if self._is_asked and isinstance(body, ast.BinOp) and isinstance(body.op, _DIFFERENCE):
             yield "makes a number, not a condition", None
 
-    def _comparison(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Problems:
+    def _comparison(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> FoundProblems:
         columns = self._is_column(left) or self._is_column(right)
         for part, other in ((left, right), (right, left)):
             if not self._in_brackets(part):
@@ -203,7 +203,7 @@ class Reading:
 
     def _precedence(
         self, part: ast.expr, sign: ast.cmpop, other: ast.expr, *, is_left: bool
-    ) -> Problems:
+    ) -> FoundProblems:
         """Find ``pt > 20 & good``, which asks for bits, and ``~n > 1``, which turns them."""
         if isinstance(part, ast.BinOp) and not self._is_number(part, sign, other, is_left=is_left):
             symbol = _LOGIC[type(part.op)]
@@ -239,7 +239,7 @@ class Reading:
             return [leaf for part in parts for leaf in part]
         return [node]
 
-    def _named(self, name: ast.expr, held: ast.expr, *, within: bool = False) -> Problems:
+    def _named(self, name: ast.expr, held: ast.expr, *, within: bool = False) -> FoundProblems:
         """Find ``dataset_name == "zmumuu"`` where it is zmumu, and a number compared with a text.
 
         ``within`` says that the text may be a part of the name.
@@ -259,7 +259,7 @@ class Reading:
                 if meant not in constants:  # others may be names of another day
                     yield f"no dataset has {read} {text!r}", f"did you mean {meant!r}?"
 
-    def _power(self, node: ast.BinOp) -> Problems:
+    def _power(self, node: ast.BinOp) -> FoundProblems:
         """Find ``x^2``, a power in ROOT's formulas: in Python, ``^`` compares bits."""
         number = ast.get_source_segment(self._text, node.right) or ""
         bits = (ast.Compare, ast.BitAnd, ast.BitOr, ast.Invert, ast.LShift, ast.RShift)
@@ -270,7 +270,7 @@ class Reading:
                 f"write ** {number}; for bits, a number such as 0x2",
             )
 
-    def _one_event(self, node: ast.Subscript) -> Problems:
+    def _one_event(self, node: ast.Subscript) -> FoundProblems:
         """Find ``pt[0]`` and ``pt[:1]``, where the first object of each event is meant."""
         first = (
             [*node.slice.elts, node.slice][0] if isinstance(node.slice, ast.Tuple) else node.slice
@@ -285,7 +285,7 @@ class Reading:
             read = ast.unparse(first)
             yield f"[{read}] selects one event of the partition, not one object of each event", None
 
-    def _call(self, node: ast.Call) -> Problems:
+    def _call(self, node: ast.Call) -> FoundProblems:
         """Find ``abs(x < 2)``: the number that a comparison gives is 0 or 1."""
         name, first = ast.unparse(node.func), node.args[0] if node.args else node.func
         reference = self._names.functions.get(name, "")
@@ -300,7 +300,7 @@ class Reading:
             keys = [key for key in node.func.value.keys if key is not None]
             yield from self._named(first, ast.List(keys))  # {"dy": 1.2}.get(dataset_name, 1)
 
-    def _whole_columns(self) -> Problems:
+    def _whole_columns(self) -> FoundProblems:
         """Find ``[pt]`` and ``pt,``: each event would hold the column of all events."""
         holders = (ast.Call, ast.keyword, ast.Subscript, ast.Attribute, *_COLLECTIONS)
         held = {

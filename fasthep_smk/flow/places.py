@@ -18,7 +18,7 @@ _NUMBERED = re.compile(
     r"(analysis\.stages|data\.datasets|datasets|systematics\.variations)\[(\d+)\](.*)", re.DOTALL
 )
 
-Placed = Iterator[tuple[str, YamlMapping]]
+PlacedMappings = Iterator[tuple[str, YamlMapping]]
 
 
 def mapping(value: object) -> YamlMapping:
@@ -26,7 +26,7 @@ def mapping(value: object) -> YamlMapping:
     return value if isinstance(value, dict) else {}
 
 
-def stages_of(document: Mapping[str, object]) -> Placed:
+def stages_of(document: Mapping[str, object]) -> PlacedMappings:
     """Yield the key and the content of each stage."""
     return _items(mapping(document.get("analysis")).get("stages"), "analysis.stages", "id")
 
@@ -36,7 +36,7 @@ def stages_by_id(document: Mapping[str, object]) -> dict[str, tuple[str, YamlMap
     return {str(stage.get("id")): (key, stage) for key, stage in stages_of(document)}
 
 
-def variations_of(document: Mapping[str, object]) -> Placed:
+def variations_of(document: Mapping[str, object]) -> PlacedMappings:
     """Yield the key and the content of each systematic variation."""
     listed = mapping(document.get("systematics")).get("variations")
     return _items(listed, "systematics.variations", "name")
@@ -56,7 +56,7 @@ def datasets_at(document: Mapping[str, object]) -> Iterator[tuple[str, str, Yaml
             yield place, str(content.get("name") or "").strip(), content
 
 
-def _items(listed: object, key: str, named_by: str) -> Placed:
+def _items(listed: object, key: str, named_by: str) -> PlacedMappings:
     for number, item in enumerate(listed if isinstance(listed, list) else ()):
         if isinstance(item, dict):
             name = item.get(named_by)

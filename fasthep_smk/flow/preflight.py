@@ -19,6 +19,7 @@ from fasthep_smk.flow.compiler_messages import raised_at
 from fasthep_smk.flow.graph import OF_GPUS, Graph, Node
 from fasthep_smk.flow.places import mapping, node_place, quoted, stages_by_id, written
 from fasthep_smk.flow.runtime import Session, StageError
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.flow.stage_error import stage_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     #: What nodes have made, and of that what outlives a partition: by name, digest and partition.
     Made = dict[tuple[str, str, str], tuple[Store, Store]]
 
-Key = tuple[str, str]
 
 #: More are not told at once.
 _MOST = 10

@@ -42,7 +42,7 @@ from fasthep_smk.util.errors import Finding, is_slip, nearest, slips_among
 from fasthep_smk.util.yaml_values import as_yaml
 
 #: Names by what they are names of.
-Names = Mapping[str, Sequence[str]]
+NamesByKind = Mapping[str, Sequence[str]]
 
 _FREE = "nothing reads it; keys that begin with x- are free"
 _ABSENT = {
@@ -104,7 +104,7 @@ def _names_of(document: YamlMapping) -> dict[str, Sequence[str]]:
 
 def _check(
     check: Callable[..., Iterator[Refusal]],
-    names: Names,
+    names: NamesByKind,
     _validator: object,
     told: object,
     value: object,
@@ -121,7 +121,7 @@ def _named(value: object) -> list[str]:
     return [one for one in texts if one and "{" not in one]
 
 
-def _one_of(names: Names, kind: str, value: object) -> Iterator[Refusal]:
+def _one_of(names: NamesByKind, kind: str, value: object) -> Iterator[Refusal]:
     if not names.get(kind):  # that there are none is told itself
         return
     known, texts = names[kind], _named(value)
@@ -135,7 +135,7 @@ def _one_of(names: Names, kind: str, value: object) -> Iterator[Refusal]:
             yield _refusal(text, known, _ABSENT[kind])
 
 
-def _slip_of(names: Names, kind: str | list[str], value: object) -> Iterator[Refusal]:
+def _slip_of(names: NamesByKind, kind: str | list[str], value: object) -> Iterator[Refusal]:
     known = kind if isinstance(kind, list) else names.get(kind, ())
     there, texts = {one.lower() for one in known}, _named(value)
     for text in texts:
@@ -156,7 +156,7 @@ def _refusal(text: str, known: Sequence[str], problem: str) -> Refusal:
     )
 
 
-def _no_slip_of(_: Names, known: list[str], value: object) -> Iterator[Refusal]:
+def _no_slip_of(_: NamesByKind, known: list[str], value: object) -> Iterator[Refusal]:
     held = mapping(value)
     for key in held:
         meant = next((one for one in known if one not in held and _is_meant(key, one)), None)
@@ -172,7 +172,7 @@ def _is_meant(key: str, name: str) -> bool:
     return lower == name or (is_slip(lower, name) and (len(name) > 2 or set(lower) == set(name)))
 
 
-def _first_of(_: Names, groups: list[list[str]], value: object) -> Iterator[Refusal]:
+def _first_of(_: NamesByKind, groups: list[list[str]], value: object) -> Iterator[Refusal]:
     for keys in groups:
         there = [one for one in keys if one in mapping(value)]
         for one in there[1:]:
@@ -180,7 +180,7 @@ def _first_of(_: Names, groups: list[list[str]], value: object) -> Iterator[Refu
             yield Refusal(f"is ignored next to {there[0]!r}", path=[one], expected=expected)
 
 
-def _beside(_: Names, keys: Mapping[str, list[str]], value: object) -> Iterator[Refusal]:
+def _beside(_: NamesByKind, keys: Mapping[str, list[str]], value: object) -> Iterator[Refusal]:
     for key, others in keys.items():
         read = (key, *others)
         for one in mapping(value) if key in mapping(value) else ():
@@ -189,13 +189,13 @@ def _beside(_: Names, keys: Mapping[str, list[str]], value: object) -> Iterator[
                 yield Refusal(f"is ignored next to {key!r}", path=[one], expected=expected)
 
 
-def _unread(_: Names, keys: Mapping[str, str], value: object) -> Iterator[Refusal]:
+def _unread(_: NamesByKind, keys: Mapping[str, str], value: object) -> Iterator[Refusal]:
     for key, why in keys.items():
         if held := mapping(value).get(key):
             yield Refusal(why, path=[key], value=as_yaml(held), expected=f"no {key}")
 
 
-def _ascending(_: Names, keys: tuple[str, str], value: object) -> Iterator[Refusal]:
+def _ascending(_: NamesByKind, keys: tuple[str, str], value: object) -> Iterator[Refusal]:
     (low, high), held = keys, mapping(value)
     try:
         is_wrong = float(held.get(low) or 0) >= float(held[high])
@@ -206,7 +206,7 @@ def _ascending(_: Names, keys: tuple[str, str], value: object) -> Iterator[Refus
         yield Refusal(f"is not above {low}", path=[high], value=shown, expected=f"{low} < {high}")
 
 
-def _apart(_: Names, keys: list[str], value: object) -> Iterator[Refusal]:
+def _apart(_: NamesByKind, keys: list[str], value: object) -> Iterator[Refusal]:
     for one, other in combinations(keys, 2):
         for name in _named(mapping(value).get(other)):
             if name in _named(mapping(value).get(one)):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fasthep_smk.flow.graph import Graph
+from fasthep_smk.flow.shapes import Key
 
-Key = tuple[str, str]
 #: Names of the live columns of each event stream; ``None`` where every column may be needed.
 Live = dict[Key, frozenset[str] | None]
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from fasthep_smk.config.routing import Router
 from fasthep_smk.config.run_settings import Granularity
 from fasthep_smk.flow.graph import Ref
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.plan.job_builder import NO_DATASET, Book, Work
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.product_keys import consumers_after_bypass, ports, united_live
@@ -36,8 +37,6 @@ from fasthep_smk.util.files import digest_of
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
     from fasthep_smk.plan.sample import Sampled
-
-Key = tuple[str, str]
 
 
 def make_rules(

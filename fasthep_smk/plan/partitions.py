@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.storage.inputs import Inputs, missing_branches
-from fasthep_smk.storage.root_files import FileFacts
+from fasthep_smk.storage.root_files import RootFile
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.remote import is_remote
 
@@ -221,7 +221,7 @@ def check_inputs(
     return [*findings, *told(lacks)], warnings
 
 
-def _source_with(branch: str, sources: list[SourceFacts], facts: FileFacts) -> str | None:
+def _source_with(branch: str, sources: list[SourceFacts], facts: RootFile) -> str | None:
     """Return a source whose tree has a branch."""
     trees = ((one.name, facts.branches.get(one.tree or "")) for one in sources)
     return next((name for name, branches in trees if branch in (branches or ())), None)
@@ -285,7 +285,7 @@ def _cut(first: int, last: int, chunk_size: int) -> Iterator[tuple[int, int]]:
 
 
 def _missing_branches(
-    sources: list[SourceFacts], dataset: str, facts: FileFacts
+    sources: list[SourceFacts], dataset: str, facts: RootFile
 ) -> Iterator[tuple[SourceFacts, str, str]]:
     for source in sources:
         if source.tree is None or source.ignores_missing:
@@ -298,7 +298,7 @@ def _size_warnings(
     dataset: str,
     content: Dataset,
     listed: list[str],
-    facts: Mapping[str, FileFacts],
+    facts: Mapping[str, RootFile],
     trees: list[str],
 ) -> Iterator[str]:
     nevents = _events(content.get("nevents"))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.plan.columns import Live
 from fasthep_smk.plan.rules import Variation
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
-
-Key = tuple[str, str]
 
 
 def consumers_after_bypass(item: Variation) -> dict[Key, set[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.plan.job_builder import NO_DATASET, Book, Work
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.plot_signatures import end_values
@@ -18,7 +19,6 @@ from fasthep_smk.util.names import encode
 if TYPE_CHECKING:
     from fasthep_smk.plan.sample import Sampled
 
-Key = tuple[str, str]
 
 #: As many processes draw plots at most: with more of them, starting takes longer than drawing.
 _PROCESSES = 8

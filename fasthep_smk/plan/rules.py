@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, Route
 from fasthep_smk.flow.graph import Graph
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.signatures import NodeSignature, Origin
 from fasthep_smk.plan.wiring import Wiring
 from fasthep_smk.storage import layout, record
 from fasthep_smk.storage.layout import ARCHIVE, RECORD
 from fasthep_smk.storage.record import MadeOf
-from fasthep_smk.storage.task_table import JobScope, Key, NodeFacts, OriginFacts, Read
+from fasthep_smk.storage.task_table import JobScope, NodeFacts, OriginFacts, Read
 from fasthep_smk.util.remote import SERVERS, is_remote
 
 if TYPE_CHECKING:

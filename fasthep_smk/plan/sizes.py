@@ -59,7 +59,7 @@ _LINE_FROM, _CORRELATION, _UNEXPLAINED = 5, 0.5, 0.5
 
 
 @dataclass(frozen=True)
-class Sample:
+class MeasuredJob:
     """What a job took of something, and how large it was: entries, bytes; ``None``: not known."""
 
     amount: float
@@ -86,7 +86,7 @@ class Sizing:
         return math.ceil(max(self.start + self.per_size * size, self.least))
 
 
-def sizing(history: Sequence[Sample], amount: str = "memory") -> Sizing | None:
+def sizing(history: Sequence[MeasuredJob], amount: str = "memory") -> Sizing | None:
     """Return what jobs ask for first, if those of their rule took what ``history`` says.
 
     ``amount`` is ``memory``, ``disk`` or ``walltime``. ``None``: nothing is known; the request is
@@ -129,14 +129,14 @@ def _covering(left: Sequence[float], explained: float, amount: str) -> float:
 
 
 def first_request(
-    history: Sequence[Sample], *, size: float | None = None, amount: str = "memory"
+    history: Sequence[MeasuredJob], *, size: float | None = None, amount: str = "memory"
 ) -> int | None:
     """Return what a job of a size asks for first; ``None``: nothing is known of any."""
     found = sizing(history, amount)
     return None if found is None else found.request(size)
 
 
-def proposal(history: Sequence[Sample], amount: str) -> int | None:
+def proposal(history: Sequence[MeasuredJob], amount: str) -> int | None:
     """Return what all jobs of a rule ask for at first, in whole units: as much as the largest."""
     largest = max((one.size for one in history if one.size is not None), default=None)
     wanted = first_request(history, size=largest, amount=amount)
@@ -149,7 +149,7 @@ def _margin(ordered: Sequence[float], amount: str) -> float:
     return _MARGINS[amount] * max(step, _DECAY * ordered[-1] / (number + 1), _FLOORS[amount])
 
 
-def line_through(history: Sequence[Sample]) -> tuple[float, float] | None:
+def line_through(history: Sequence[MeasuredJob]) -> tuple[float, float] | None:
     """Return slope and start of the line that explains amounts by sizes, if one does.
 
     It explains nineteen in twenty of them; what is left of the others may be anything.

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.graph import Graph, Node, Ref
+from fasthep_smk.flow.shapes import Key
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
 
-Key = tuple[str, str]
 #: Columns of an event stream; ``None``: all of them, and for what is no event stream.
 _Columns = frozenset[str] | None
 

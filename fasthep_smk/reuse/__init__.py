@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.reuse import asked, ledger
-from fasthep_smk.reuse.store import Store, read
+from fasthep_smk.reuse.store import JobStore, read
 from fasthep_smk.storage import damage
 from fasthep_smk.storage.layout import RECORD
 from fasthep_smk.storage.observed import Checks
@@ -73,7 +73,7 @@ def archive_results(rules: Iterable[Rule], build: Path) -> list[str]:
     Nothing if the end of the run is not done, of which only a part may have been asked for.
     Returns the names of these files, relative to the build folder.
     """
-    store = Store(build)
+    store = JobStore(build)
     rules = list(rules)
     if not store.superseded or not all(map(store.record, rules[-1].jobs.values())):
         return []
@@ -85,7 +85,7 @@ def archive_results(rules: Iterable[Rule], build: Path) -> list[str]:
 
 def note_rewritten(rules: Iterable[Rule], build: Path, names: Collection[str]) -> None:
     """Let the records of finished runs say how results are that were written anew since."""
-    store = Store(build)
+    store = JobStore(build)
     for job in (job for rule in rules if rule.scope in _ENDS for job in rule.jobs.values()):
         record = store.record(job)
         if record is None or not record["results"].keys() & set(names):
@@ -104,7 +104,7 @@ class _Comparison:
         self.checks = checks
         self.partial = partial
         self.verify = verify
-        self.store = Store(build)
+        self.store = JobStore(build)
         self.build = build
         self.result = Reuse()
         self.valid: dict[str, Record] = {}

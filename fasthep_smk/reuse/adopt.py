@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.plan.rules import Job, Rule, made_of, output_files
 from fasthep_smk.plan.signatures import seen_of
-from fasthep_smk.reuse.store import Store
+from fasthep_smk.reuse.store import JobStore
 from fasthep_smk.storage import hard_links, layout, products, run_records
 from fasthep_smk.storage.record import FileFacts, ProductEntry, Record, Saved
 from fasthep_smk.util import files
@@ -32,7 +32,7 @@ _Columns = frozenset[str] | None
 class Index:
     """Where values and products of finished partition jobs are."""
 
-    def __init__(self, found: Iterable[tuple[Path, Record]], store: Store) -> None:
+    def __init__(self, found: Iterable[tuple[Path, Record]], store: JobStore) -> None:
         self._store = store
         self._valid: dict[Path, bool] = {}
         self.records: dict[Path, Record] = {}
@@ -92,7 +92,7 @@ class Index:
         return self._valid[folder]
 
 
-def adopt(rule: Rule, job: Job, index: Index, store: Store) -> Record | None:
+def adopt(rule: Rule, job: Job, index: Index, store: JobStore) -> Record | None:
     """Make a job's folder of products that other jobs have made; ``None`` if one is missing."""
     roles = [rule.nodes[job.signed_as][node].content["role"] for node in job.nodes]
     writes = any(role in ("sink", "observer") for role in roles)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.plan.wiring import Wire, Wiring
 from fasthep_smk.reuse.adopt import Index, cached_streams, values_of
-from fasthep_smk.reuse.store import Store
+from fasthep_smk.reuse.store import JobStore
 from fasthep_smk.storage import run_records
 from fasthep_smk.storage.task_table import Adopted, Part, Read
 
-Key = tuple[str, str]
 _Item = TypeVar("_Item")
 #: Tells whether a product exists with at least these columns.
 _Exists = Callable[[Key, tuple[str, ...] | None], bool]
@@ -78,13 +78,13 @@ def _taken_in(
     return found
 
 
-def part_of(rule: Rule, job: Job, index: Index, store: Store) -> Part | None:
+def part_of(rule: Rule, job: Job, index: Index, store: JobStore) -> Part | None:
     """Return what of a job has to run; ``None`` if all of it."""
     return _Choice(rule, job, index, store).part()
 
 
 class _Choice:
-    def __init__(self, rule: Rule, job: Job, index: Index, store: Store) -> None:
+    def __init__(self, rule: Rule, job: Job, index: Index, store: JobStore) -> None:
         self.rule = rule
         self.job = job
         self.index = index

@@ -14,7 +14,7 @@ from fasthep_smk.flow.records import Sight
 from fasthep_smk.plan.rules import Job, Rule, made_of
 from fasthep_smk.plan.signatures import ASKED
 from fasthep_smk.reuse.ledger import Ledger, NodeContent, described
-from fasthep_smk.reuse.store import Store
+from fasthep_smk.reuse.store import JobStore
 from fasthep_smk.storage.observed import Checks
 from fasthep_smk.storage.record import MadeOf, Record
 from fasthep_smk.storage.task_table import OriginFacts
@@ -29,7 +29,7 @@ class Reasons:
     """
 
     rules: Sequence[Rule]
-    store: Store
+    store: JobStore
     checks: Checks
     known: Ledger
     before: Mapping[str, Record]

@@ -32,7 +32,7 @@ _EDITED = "edited"
 _SAMPLE = 25
 
 
-class Store:
+class JobStore:
     """The finished jobs of a build folder."""
 
     def __init__(self, build: Path) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.config.credentials import Kind, Requirement
+from fasthep_smk.config.credentials import CredentialKind, Requirement
 from fasthep_smk.credentials import tokens
-from fasthep_smk.credentials.checks import Problem, look, problems, renewal
+from fasthep_smk.credentials.checks import CredentialProblem, look, problems, renewal
 from fasthep_smk.credentials.credential import Credential
 from fasthep_smk.plan.rules import reads_remote
 from fasthep_smk.translate.snakefile import lengthened
@@ -94,7 +94,7 @@ def found_in_passing(
     variations: Iterable[Variation],
     *,
     now: float,
-    looked: Callable[[], Mapping[Kind, Credential]] = look,
+    looked: Callable[[], Mapping[CredentialKind, Credential]] = look,
 ) -> list[str]:
     """Return warnings about credentials that no stage requires, if remote files are read."""
     if not reads_remote(variations):
@@ -107,7 +107,7 @@ def found_in_passing(
     return warnings
 
 
-def _finding(problem: Problem, longest: float | None = None) -> Finding:
+def _finding(problem: CredentialProblem, longest: float | None = None) -> Finding:
     required, fix = problem.required, problem.fix
     expected = problem.expected
     if problem.early and longest is not None:
@@ -123,12 +123,12 @@ def _finding(problem: Problem, longest: float | None = None) -> Finding:
     )
 
 
-def _warning(problem: Problem) -> str:
+def _warning(problem: CredentialProblem) -> str:
     return f"{problem.what} ({problem.found}): jobs will then wait; {problem.fix}"
 
 
 def _out_of_reach(
-    required: Iterable[Requirement], found: Mapping[Kind, Credential], system: str
+    required: Iterable[Requirement], found: Mapping[CredentialKind, Credential], system: str
 ) -> Iterable[Finding]:
     """Yield a token in a variable, where jobs run elsewhere: they would not get it.
 

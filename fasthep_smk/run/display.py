@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
-from fasthep_smk.run.job_counts import Facts, Tally
+from fasthep_smk.run.job_counts import ProgressFacts, Tally
 from fasthep_smk.util.terminal import is_terminal
 
 #: Runs of more jobs do not say each of them.
@@ -18,7 +18,7 @@ _SECONDS = 10.0
 class Screen(Protocol):
     """What a run is shown on. ``facts`` is what it wants to know of jobs."""
 
-    facts: Facts
+    facts: ProgressFacts
 
     def begin(self, tally: Tally) -> None:
         """Show which jobs there are; ``tally`` is kept up to date from now on."""
@@ -43,7 +43,7 @@ class Lines:
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self.facts = Facts()
+        self.facts = ProgressFacts()
         self._stream = stream
         self._clock = clock
         self._said = 0
@@ -92,7 +92,7 @@ class Problems(Lines):
         print(text, file=self._stream, flush=True)
 
 
-def screen(stream: TextIO, facts: Callable[[], Facts], *, quiet: bool = False) -> Screen:
+def screen(stream: TextIO, facts: Callable[[], ProgressFacts], *, quiet: bool = False) -> Screen:
     """Return what shows a run on ``stream``. ``facts`` is called if there is a use for them."""
     if quiet:
         return Problems(stream)

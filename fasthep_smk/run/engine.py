@@ -16,7 +16,7 @@ from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.flow import plan_files
 from fasthep_smk.run import display, job_counts, stalled
 from fasthep_smk.run.fork_server import Connection, correct_benchmarks, fork_server
-from fasthep_smk.run.job_counts import Facts
+from fasthep_smk.run.job_counts import ProgressFacts
 from fasthep_smk.run.lock import share, unshare
 from fasthep_smk.run.prestart import Prestarted, environment
 from fasthep_smk.run.snakemake_output import Progress, Reader
@@ -30,7 +30,7 @@ from fasthep_smk.util.errors import RunFailed
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobsRun:
     """How many jobs of each rule ran or would run; the folders of those that would.
 
     Of a bundle of jobs, its marker.
@@ -58,7 +58,7 @@ class Engine:
     settings: RunSettings
     output: TextIO
     system: str = "local"
-    facts: Callable[[], Facts] = Facts
+    facts: Callable[[], ProgressFacts] = ProgressFacts
     reasons: Callable[[Progress], list[str]] | None = None
     patience: int = 60
     keep_logs: int | None = None
@@ -93,7 +93,7 @@ class Engine:
             screen=screen,
         )
 
-    def run(self, written: Written, extra: Sequence[str] = ()) -> Outcome:
+    def run(self, written: Written, extra: Sequence[str] = ()) -> JobsRun:
         """Run the jobs of a translation that have to run; ``extra`` are arguments for Snakemake.
 
         Raises:
@@ -172,7 +172,7 @@ class Engine:
                 files.discard(written.build / "smk" / "stage")  # of jobs that were killed
         if self.keep_logs is not None:
             _prune_logs(log.parent, self.keep_logs)
-        return Outcome(reader.jobs)
+        return JobsRun(reader.jobs)
 
     def _start(
         self, folder: Path, arguments: list[str], variables: dict[str, str], connection: Connection
@@ -221,7 +221,7 @@ def _prune_logs(folder: Path, keep: int) -> None:
                 path.unlink()
 
 
-def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
+def dry_run(written: Written, *, extra: Sequence[str] = ()) -> JobsRun:
     """Return which jobs would run; run nothing.
 
     Raises:
@@ -239,7 +239,7 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
         from fasthep_smk.run.what_failed import refusal
 
         raise RunFailed(refusal(reader))
-    return Outcome(reader.jobs, frozenset(reader.folders))
+    return JobsRun(reader.jobs, frozenset(reader.folders))
 
 
 def _follow(

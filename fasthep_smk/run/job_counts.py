@@ -25,7 +25,7 @@ _JUST_NOW = 10.0
 
 
 @dataclass(frozen=True)
-class Facts:
+class ProgressFacts:
     """What is known of jobs before they run.
 
     ``pools`` holds the pool of each rule, ``events`` the number of events of each partition's job,
@@ -87,7 +87,7 @@ class _Started:
     time: float
 
 
-def facts(rules: Iterable[Rule], placement: Placement, build: Path | None = None) -> Facts:
+def facts(rules: Iterable[Rule], placement: Placement, build: Path | None = None) -> ProgressFacts:
     """Return what a translation knows of its jobs; ``build`` is where they leave their records."""
     rules = list(rules)
     pools = {rule.name: placement.attempts[rule.name][0].pool for rule in rules}
@@ -106,7 +106,7 @@ def facts(rules: Iterable[Rule], placement: Placement, build: Path | None = None
             known = [events.get(folder) for folder in folders]
             if None not in known:
                 events[one.marker] = sum(count for count in known if count is not None)
-    return Facts(pools, events, reads, bundled, build)
+    return ProgressFacts(pools, events, reads, bundled, build)
 
 
 class Tally:
@@ -117,7 +117,7 @@ class Tally:
     and folders of those that are done, in this order, or of bundles their markers.
     """
 
-    def __init__(self, facts: Facts, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, facts: ProgressFacts, clock: Callable[[], float] = time.monotonic) -> None:
         self.facts = facts
         self.rules: dict[str, RuleTally] = {}
         self._bundles: Bundles = {}

@@ -24,14 +24,14 @@ from fasthep_smk.util.names import printable
 _PATIENCE = 30.0
 _WIDTH = 300
 
-Status = Literal["finished", "sample", "partial", "failed", "stopped"]
+EndStatus = Literal["finished", "sample", "partial", "failed", "stopped"]
 
 
 @dataclass
 class Notice:
     """How a run has ended, in a word and in a line; it is filled in when that is known."""
 
-    status: Status = "failed"
+    status: EndStatus = "failed"
     summary: str = ""
 
 

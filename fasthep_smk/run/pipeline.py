@@ -40,14 +40,14 @@ from fasthep_smk.util.scratch import scratch
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
     from fasthep_smk.run.display import Screen
-    from fasthep_smk.run.engine import Outcome
+    from fasthep_smk.run.engine import JobsRun
     from fasthep_smk.run.prestart import Prestarted
 
 __all__ = [
     "STEPS",
     "Concluded",
     "Finished",
-    "Session",
+    "RunSession",
     "accepted",
     "accepted_beside_jobs",
     "compile_plans",
@@ -65,11 +65,11 @@ __all__ = [
     "write",
 ]
 
-Made = TypeVar("Made")
+StepMade = TypeVar("StepMade")
 
 
 @dataclass(frozen=True)
-class Session:
+class RunSession:
     """A translation that is to run, and what its run holds.
 
     ``held`` is the lock of the build folder, which Snakemake's process shares; ``prestarted`` are
@@ -127,7 +127,7 @@ def plan(compiled: Compiled) -> Planned:
         return plan_unexplained(compiled)
 
 
-def run(session: Session) -> Finished:
+def run(session: RunSession) -> Finished:
     """Run the jobs that have to run.
 
     Raises:
@@ -147,7 +147,7 @@ def run(session: Session) -> Finished:
         return _run_jobs(session)
 
 
-def _run_jobs(session: Session) -> Finished:
+def _run_jobs(session: RunSession) -> Finished:
     """Run the jobs that have to run, as ``run``."""
     translation = session.translation
     settings = translation.settings
@@ -239,8 +239,11 @@ STEPS: tuple[Callable[..., object], ...] = (
 
 
 def up_to(
-    last: Callable[..., Made], given: Start | Session, *, after: Callable[..., Start] | None = None
-) -> Made:
+    last: Callable[..., StepMade],
+    given: Start | RunSession,
+    *,
+    after: Callable[..., Start] | None = None,
+) -> StepMade:
     """Take the steps up to ``last``.
 
     They begin with the first one, or with the one that follows ``after``, which has made ``given``
@@ -284,7 +287,7 @@ def _is_idle(translation: Translation) -> bool:
     return not translation.reuse.reasons and not translation.settings.snakemake
 
 
-def dry_run(translation: Translation) -> Outcome:
+def dry_run(translation: Translation) -> JobsRun:
     """Return which jobs would run; run nothing.
 
     Raises:
@@ -293,7 +296,7 @@ def dry_run(translation: Translation) -> Outcome:
     from fasthep_smk.run import engine
 
     if _is_idle(translation):
-        return engine.Outcome({})
+        return engine.JobsRun({})
     return engine.dry_run(translation.written, extra=translation.settings.snakemake)
 
 

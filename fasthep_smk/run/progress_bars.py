@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from fasthep_smk.run.job_counts import Facts, RuleTally, Tally
+from fasthep_smk.run.job_counts import ProgressFacts, RuleTally, Tally
 from fasthep_smk.util.names import printable
 from fasthep_smk.util.units import about_bytes
 
@@ -36,7 +36,9 @@ class _Console(Console):
 class Bars:
     """Bars below, lines above them. What was shown last stays."""
 
-    def __init__(self, stream: TextIO, facts: Facts, console: Console | None = None) -> None:
+    def __init__(
+        self, stream: TextIO, facts: ProgressFacts, console: Console | None = None
+    ) -> None:
         self.facts = facts
         self._console = console or _Console(
             file=stream, force_terminal=True, highlight=False, markup=False, emoji=False
@@ -106,7 +108,7 @@ class Bars:
 class _Columns:
     """The columns that there is room for, and how wide they are."""
 
-    def __init__(self, tally: Tally, facts: Facts, width: int, encoding: str) -> None:
+    def __init__(self, tally: Tally, facts: ProgressFacts, width: int, encoding: str) -> None:
         self.unicode = encoding.lower().startswith("utf")
         self._facts, self._tally = facts, tally
         rules = tally.rules

@@ -17,7 +17,7 @@ from fasthep_smk.storage.observed import Checks, Surroundings, environment_of, w
 from fasthep_smk.util.errors import JobsFailed, RunFailed
 
 if TYPE_CHECKING:
-    from fasthep_smk.run.engine import Outcome
+    from fasthep_smk.run.engine import JobsRun
     from fasthep_smk.translate.translation import Translation
     from fasthep_smk.translate.write import Written
 
@@ -30,7 +30,7 @@ _GOES_ON = frozenset({"damaged", "changed"})
 
 def run_to_the_end(
     translation: Translation,
-    start: Callable[[Written, Sequence[str]], Outcome],
+    start: Callable[[Written, Sequence[str]], JobsRun],
     *,
     translate_without: Callable[[Mapping[Place, str]], Translation],
     output: TextIO,

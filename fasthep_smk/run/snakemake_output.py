@@ -18,7 +18,7 @@ from fasthep_smk.executors import job_events
 from fasthep_smk.executors.job_events import Event
 from fasthep_smk.executors.read_as_text import IS_LOCKED, REFUSED, said_of_failed_job
 from fasthep_smk.run.display import Screen
-from fasthep_smk.run.job_counts import Facts, Tally
+from fasthep_smk.run.job_counts import ProgressFacts, Tally
 from fasthep_smk.storage import layout
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.masking import masked
@@ -70,7 +70,7 @@ class Reader:
         self.failed_logs: dict[str, str] = {}
         #: What Snakemake says of failed jobs, by their logs.
         self.messages: dict[str, str] = {}
-        self.tally = Tally(screen.facts if screen else Facts())
+        self.tally = Tally(screen.facts if screen else ProgressFacts())
         self.run = run
         self.last = time.monotonic()
         #: Whether Snakemake, or a shell of it, met a full disk.
@@ -185,7 +185,7 @@ class Reader:
         waited = f"waited {format_duration(event.waited)} for" if event.waited else "refused by"
         self.say(f"{jobs} {waited} pool {event.pool}: now in pool {event.to}")
 
-    def _problem(self, event: job_events.Problem) -> None:
+    def _problem(self, event: job_events.ReportedProblem) -> None:
         self.problem(event.text)
 
 
@@ -198,5 +198,5 @@ _FOLLOW: dict[type[Event], Callable[..., None]] = {
     job_events.GroupFailed: Reader._group_failed,
     job_events.Moved: Reader._went_elsewhere,
     job_events.Progressed: Reader._progressed,
-    job_events.Problem: Reader._problem,
+    job_events.ReportedProblem: Reader._problem,
 }

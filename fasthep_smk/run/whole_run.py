@@ -71,7 +71,7 @@ def run_whole(
         agree(placed)
         translation = pipeline.accepted_beside_jobs(placed, cancel=cancel)
         page = until_the_end.enter_context(contextlib.closing(report_page.Page(build)))
-        session = pipeline.Session(translation, page, held, prestarted, screen)
+        session = pipeline.RunSession(translation, page, held, prestarted, screen)
         found = pipeline.up_to(pipeline.conclude, session, after=pipeline.write)
         ended(found)
         return found

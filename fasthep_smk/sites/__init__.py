@@ -58,7 +58,7 @@ class Queued:
 
 
 @dataclass(frozen=True)
-class State:
+class BatchState:
     """What a batch system says of a job that was submitted.
 
     ``held``: it may go on when somebody lets it, and has waited for that ``since`` then (seconds
@@ -182,7 +182,7 @@ class Batch(Protocol):
     where it is unknown whether it was.
     """
 
-    status: Callable[..., Mapping[str, State]]
+    status: Callable[..., Mapping[str, BatchState]]
     """Return what is known now of jobs, by their ids: ``status(ids, folder, since)``.
 
     One that is missing is not known now. Jobs of others, and of other folders, that have the same

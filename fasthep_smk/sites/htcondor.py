@@ -24,7 +24,7 @@ from fasthep_smk.sites.htcondor_queue import (
     status,
     withdraw,
 )
-from fasthep_smk.sites.nodes import Node, in_words
+from fasthep_smk.sites.nodes import ClusterNode, in_words
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, not_among
 
@@ -187,13 +187,13 @@ def slots() -> list[tuple[int, int, int]] | None:
     return found
 
 
-def nodes() -> list[Node]:
+def nodes() -> list[ClusterNode]:
     """Return the slots, those of a machine that was not divided among jobs yet.
 
     Source: "Machine ClassAd Attributes" in HTCondor's manual.
     """
     return [
-        Node(
+        ClusterNode(
             cpus=number(str(ad.get("TotalSlotCpus"))),
             memory=number(str(ad.get("TotalSlotMemory"))) * 1024**2,
             gpus=(gpus := number(str(ad.get("TotalSlotGPUs")))),

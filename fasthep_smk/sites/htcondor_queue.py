@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from fasthep_smk.sites import Queued, QueueState, State
+from fasthep_smk.sites import BatchState, Queued, QueueState
 from fasthep_smk.sites.commands import ask, number
 from fasthep_smk.util.documents import JsonObject
 
@@ -82,7 +82,7 @@ def _waiting(jobs: Iterable[str]) -> dict[str, tuple[int, bool]] | None:
     }
 
 
-def status(jobs: Iterable[str], folder: Path, since: float = 0.0) -> dict[str, State]:
+def status(jobs: Iterable[str], folder: Path, since: float = 0.0) -> dict[str, BatchState]:
     """Return what is known now of jobs that were submitted from a folder, by their ids.
 
     The queue is asked first, then the history of those that are in it no more. A command that fails
@@ -90,40 +90,42 @@ def status(jobs: Iterable[str], folder: Path, since: float = 0.0) -> dict[str, S
     Sources: "Job ClassAd Attributes" in HTCondor's manual; condor_q(1); condor_history(1).
     """
     wanted = sorted(set(jobs), key=int)
-    found: dict[str, State] = {}
+    found: dict[str, BatchState] = {}
     for first in range(0, len(wanted), _ATONCE):
         some = wanted[first : first + _ATONCE]
         listed = _states(["condor_q"], some, folder)
         if listed is None:
             return found
         left = [job for job in some if job not in listed]
-        past: dict[str, State] | None = {}
+        past: dict[str, BatchState] | None = {}
         if left:
             history = ["condor_history", "-match", str(len(left)), *_ended_since(since)]
             past = _states(history, left, folder)
         found |= listed | (past or {})
         if past is not None:  # what the schedd has just written may be in neither
-            found |= {job: State("gone") for job in left if job not in past}
+            found |= {job: BatchState("gone") for job in left if job not in past}
     return found
 
 
-def _states(command: list[str], jobs: Sequence[str], folder: Path) -> dict[str, State] | None:
+def _states(command: list[str], jobs: Sequence[str], folder: Path) -> dict[str, BatchState] | None:
     among = f"member(ClusterId, {{{','.join(jobs)}}}) && Iwd == {_quoted(folder)}"
     ads = _answer([*command, "-constraint", among], *_OF_A_STATE)
     states = {str(ad.get("ClusterId")): _state(ad) for ad in ads or ()}
     return None if ads is None else {job: states[job] for job in jobs if job in states}
 
 
-def _state(ad: JsonObject) -> State:
+def _state(ad: JsonObject) -> BatchState:
     code, said = ad.get("JobStatus"), f"HTCondor: {_ending(ad)}"
     since = ad.get("EnteredCurrentStatus")
     since = float(since) if isinstance(since, int | float) else 0.0
     if code == _HELD:
-        return State("failed" if ad.get("HoldReasonCode") in _FOR_EVER else "held", said, since)
+        return BatchState(
+            "failed" if ad.get("HoldReasonCode") in _FOR_EVER else "held", said, since
+        )
     if code == _COMPLETED:
         well = ad.get("ExitCode") == 0 and not ad.get("ExitBySignal")
-        return State("done" if well else "failed", said, since)
-    return State("failed" if code == _REMOVED else "alive", said, since)
+        return BatchState("done" if well else "failed", said, since)
+    return BatchState("failed" if code == _REMOVED else "alive", said, since)
 
 
 def arrived(folder: Path, name: str, since: float) -> list[str] | None:

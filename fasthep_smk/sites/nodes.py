@@ -10,7 +10,7 @@ from fasthep_smk.util.units import about_bytes, format_bytes
 
 
 @dataclass(frozen=True)
-class Node:
+class ClusterNode:
     """A node of Slurm, or a slot of HTCondor: numbers and bytes; ``disk``: ``None`` if unknown.
 
     ``models`` are the names of its GPUs, ``partitions`` those that it is in.
@@ -35,7 +35,7 @@ class Node:
         return ", ".join(parts)
 
 
-def in_words(nodes: Iterable[Node], what: str) -> list[str]:
+def in_words(nodes: Iterable[ClusterNode], what: str) -> list[str]:
     """Return a line for each kind of nodes, with how many there are: the most frequent first.
 
     ``what`` is what they are called: ``node``, ``slot``.

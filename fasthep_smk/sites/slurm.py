@@ -16,7 +16,7 @@ from fasthep_smk.sites.commands import order
 from fasthep_smk.sites.slurm_limits import fits, not_allowed, too_large
 from fasthep_smk.sites.slurm_partitions import (
     PARTITIONS,
-    Partition,
+    SlurmPartition,
     configuration,
     default_of,
     draft,
@@ -52,7 +52,7 @@ __all__ = [
     "SNAKEMAKE",
     "SRUN_IS_SILENT",
     "TRAVELLING",
-    "Partition",
+    "SlurmPartition",
     "arrived",
     "batch_job",
     "cancel",
@@ -267,7 +267,7 @@ def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
         yield f"{nodes} are down or drained (sinfo): its jobs wait until one is back"
 
 
-def _goes_to(attempt: Attempt, site: Site, known: Mapping[str, Partition]) -> list[str]:
+def _goes_to(attempt: Attempt, site: Site, known: Mapping[str, SlurmPartition]) -> list[str]:
     """Return the partitions that a job goes to; none if they are not known to sinfo here."""
     if _is_elsewhere(attempt, site):
         return []

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt
 from fasthep_smk.sites.commands import ask
-from fasthep_smk.sites.slurm_partitions import Partition, configuration
+from fasthep_smk.sites.slurm_partitions import SlurmPartition, configuration
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, not_among
 
@@ -31,7 +31,7 @@ def fits(attempt: Attempt, shapes: Iterable[Shape]) -> bool:
     return any(all(w <= h for w, h in zip(wanted, shape, strict=True)) for shape in shapes)
 
 
-def too_large(attempt: Attempt, here: Sequence[Partition], where: str) -> Iterable[Finding]:
+def too_large(attempt: Attempt, here: Sequence[SlurmPartition], where: str) -> Iterable[Finding]:
     """Yield what an attempt asks for and no node of some partitions has, called ``where``.
 
     Nodes that are down or drained count: they come back.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fasthep_smk.config import queues
 from fasthep_smk.sites import Draft
 from fasthep_smk.sites.commands import ask, number
-from fasthep_smk.sites.nodes import Node, in_words
+from fasthep_smk.sites.nodes import ClusterNode, in_words
 from fasthep_smk.util import units
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
@@ -22,7 +22,7 @@ _FLAGS = "*~#!%$@^+-"
 
 
 @dataclass(frozen=True)
-class Partition:
+class SlurmPartition:
     """What Slurm says of a partition: its largest amounts, memory in bytes, the limit in seconds.
 
     ``shapes`` are cpus, memory and GPUs of its nodes, each once; ``up`` are those of nodes that are
@@ -50,7 +50,7 @@ def configuration() -> dict[str, str]:
     return dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", text, re.MULTILINE))
 
 
-def partitions() -> dict[str, Partition] | None:
+def partitions() -> dict[str, SlurmPartition] | None:
     """Return the partitions that Slurm has; ``None`` where it does not answer."""
     # Without --exact, nodes that differ are one line, with the least that any of them has.
     text = ask(["sinfo", "--noheader", "--all", "--exact", "--format=%R|%l|%c|%m|%G|%T|%P"])
@@ -76,31 +76,31 @@ def partitions() -> dict[str, Partition] | None:
         most, memories, counts = map(max, zip(*shapes[name], strict=True))
         up = tuple(shape for shape, is_up in shapes[name].items() if is_up)
         each = tuple(shapes[name])
-        found[name] = Partition(
+        found[name] = SlurmPartition(
             name, time, most, memories, counts, each, up, name == default, tuple(models[name])
         )
     return found or None
 
 
-def default_of(known: Mapping[str, Partition]) -> str:
+def default_of(known: Mapping[str, SlurmPartition]) -> str:
     """Return the name of the partition of jobs that name none; nothing if there is none."""
     return next((name for name, one in known.items() if one.is_default), "")
 
 
-def nodes() -> list[Node]:
+def nodes() -> list[ClusterNode]:
     """Return the nodes that Slurm has; none where it does not answer.
 
     Source: sinfo(1).
     """
     text = ask(["sinfo", "--noheader", "--all", "--Node", "--format=%N|%R|%c|%m|%d|%G"]) or ""
-    found: dict[str, Node] = {}
+    found: dict[str, ClusterNode] = {}
     places: defaultdict[str, set[str]] = defaultdict(set)
     for line in text.splitlines():
         if line.count("|") != 5:
             continue  # a word of sinfo's to people
         name, partition, cpus, memory, disk, gres = line.split("|")
         places[name].add(partition)
-        found[name] = Node(
+        found[name] = ClusterNode(
             cpus=number(cpus),
             memory=number(memory) * 1024**2,
             gpus=_gpus(gres),
@@ -178,7 +178,7 @@ def _for_all() -> list[str]:
     ]
 
 
-def _gives(partition: Partition) -> dict[str, int | str]:
+def _gives(partition: SlurmPartition) -> dict[str, int | str]:
     """Return what a job gets at most in a partition, as a site says it."""
     time = units.format_duration(partition.walltime) if partition.walltime else queues.UNLIMITED
     return {
@@ -189,7 +189,7 @@ def _gives(partition: Partition) -> dict[str, int | str]:
     }
 
 
-def _limits(partition: Partition) -> dict[str, int]:
+def _limits(partition: SlurmPartition) -> dict[str, int]:
     """Return a partition's limits in the plugin's words: where jobs go that name no partition."""
     limits: dict[str, int] = {
         "max_threads": partition.cpus,
@@ -201,7 +201,7 @@ def _limits(partition: Partition) -> dict[str, int]:
     return limits
 
 
-def _profile(partition: Partition, gpus: int = 0, *, named: bool = True) -> dict[str, object]:
+def _profile(partition: SlurmPartition, gpus: int = 0, *, named: bool = True) -> dict[str, object]:
     """Return a pool profile: one cpu of a partition's node with its share of the memory."""
     share = units.whole_mb(partition.memory // max(partition.cpus, 1))
     resources: dict[str, int | str] = {"cpus": 1, "memory": f"{share}MB"}

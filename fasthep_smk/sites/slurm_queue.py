@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fasthep_smk.sites import Queued, QueueState, State
+from fasthep_smk.sites import BatchState, Queued, QueueState
 from fasthep_smk.sites.commands import ask, number, order
 from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.processes import in_words
@@ -124,7 +124,7 @@ def arrived(folder: Path, name: str, since: float) -> list[str] | None:
 
 def status(
     jobs: Iterable[str], folder: Path, _since: float = 0.0, *, cluster: object = None
-) -> dict[str, State]:
+) -> dict[str, BatchState]:
     """Return what is known now of jobs that were submitted from a folder, by their ids.
 
     The controller has the last word on what it lists: it alone knows what is requeued. Of the
@@ -147,18 +147,18 @@ def status(
         return {job: one for job, one in (told or {}).items() if one.kind == "done"}
     if told is not None:  # one that is under way there has ended, or is lost
         found |= {
-            job: told[job] if job in told and told[job].kind != "alive" else State("gone")
+            job: told[job] if job in told and told[job].kind != "alive" else BatchState("gone")
             for job in left
         }
     return found
 
 
-def _accounts(jobs: Sequence[str], folder: Path, where: str) -> dict[str, State] | None:
+def _accounts(jobs: Sequence[str], folder: Path, where: str) -> dict[str, BatchState] | None:
     """Return what accounting says of jobs, nothing without it; ``None`` if it does not answer.
 
     Of a number that was used twice, it names the last job.
     """
-    found: dict[str, State] = {}
+    found: dict[str, BatchState] = {}
     for first in range(0, len(jobs), _AT_ONCE):
         some = ",".join(jobs[first : first + _AT_ONCE])
         columns = "JobID,State,ExitCode,NodeList,WorkDir"
@@ -177,12 +177,12 @@ def _sacct(jobs: str, columns: str, where: str = "--federation") -> list[str]:
     return [*words, where, f"--jobs={jobs}", f"--format={columns}"]
 
 
-def _state(said: str, reason: str = "", code: str = "", node: str = "") -> State:
+def _state(said: str, reason: str = "", code: str = "", node: str = "") -> BatchState:
     """Return what a state means, as in ``CANCELLED by 1000`` or ``CANCELLED+``."""
     word = (said.split() or [""])[0].rstrip("+")
     node = "" if node.startswith(("(", "None")) else node
     kind: Literal["done", "failed", "alive"] = "failed" if word in _FAILED else "alive"
-    return State(
+    return BatchState(
         "done" if word == "COMPLETED" else kind,
         _words(said, reason, code, node),
         node=node,

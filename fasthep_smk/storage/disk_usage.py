@@ -23,7 +23,7 @@ from fasthep_smk.util.ownership import is_own
 #: ``results``: what FAST-HEP writes. ``superseded results``: of jobs that the last translation has
 #: otherwise. ``environments``: packed ones, for jobs that travel. ``unfinished jobs``: of jobs that
 #: run now or were killed. ``translation``: Snakefile, tables, plans, benchmarks.
-Kind = Literal[
+Purpose = Literal[
     "results",
     "event streams",
     "other products",
@@ -35,7 +35,7 @@ Kind = Literal[
     "Snakemake's own",
 ]
 #: In this order: a file with several names counts at the first kind.
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[Purpose, ...] = get_args(Purpose)
 
 #: Where files are written that are not complete at first.
 _WRITTEN = ("smk", "artifacts", "compile", "graph", "render", "reports")
@@ -80,10 +80,10 @@ class Survey:
     build: Path
     jobs: Mapping[str, TaskJob]
     done: frozenset[str]
-    files: Mapping[Kind, list[File]] = field(default_factory=dict)
+    files: Mapping[Purpose, list[File]] = field(default_factory=dict)
     environment: str | None = None
 
-    def of(self, *kinds: Kind) -> list[File]:
+    def of(self, *kinds: Purpose) -> list[File]:
         """Return the files of these kinds."""
         return [file for kind in kinds for file in self.files.get(kind, [])]
 
@@ -93,7 +93,7 @@ class Survey:
         return bool(self.jobs) and self.done.issuperset(self.jobs)
 
     @cached_property
-    def usage(self) -> dict[Kind, Amount]:
+    def usage(self) -> dict[Purpose, Amount]:
         """What each kind takes; the sum is what all take together."""
         seen: set[tuple[int, int]] = set()
         return {kind: amount(self.of(kind), seen) for kind in KINDS}
@@ -191,7 +191,7 @@ def _is_followed(path: str, entry: os.DirEntry[str] | Path) -> bool:
     return path == layout.SMK and Path(entry, "plans").is_dir() and is_own(entry)
 
 
-def _kind(file: File, found: Survey, recorded: set[str]) -> Kind:
+def _kind(file: File, found: Survey, recorded: set[str]) -> Purpose:
     top, _, rest = file.path.partition("/")
     second = rest.partition("/")[0]
     if top in _WRITTEN and files.TEMPORARY.fullmatch(file.name):
@@ -206,7 +206,7 @@ def _kind(file: File, found: Survey, recorded: set[str]) -> Kind:
         return "results"
     if second == "work":
         return _kind_of_intermediate(file, found, recorded)
-    places: dict[str, Kind] = {
+    places: dict[str, Purpose] = {
         "old": "superseded results",
         "stage": "unfinished jobs",
         "transfer": "unfinished jobs",
@@ -214,7 +214,7 @@ def _kind(file: File, found: Survey, recorded: set[str]) -> Kind:
     return places.get(second, "translation")
 
 
-def _kind_of_intermediate(file: File, found: Survey, recorded: set[str]) -> Kind:
+def _kind_of_intermediate(file: File, found: Survey, recorded: set[str]) -> Purpose:
     if file.folder not in recorded or file.folder.rpartition("/")[2].startswith("."):
         return "unfinished jobs"
     if file.folder in found.jobs and file.folder not in found.done:

@@ -19,7 +19,7 @@ from typing import Literal
 from msgspec import ValidationError, convert
 
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.record import Attempt
+from fasthep_smk.storage.record import EarlierAttempt
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.masking import masked
@@ -31,7 +31,9 @@ from fasthep_smk.util.units import format_bytes, format_duration
 #: ``changed``: an input or source was edited while the run goes on;
 #: ``disk``: there was no space left for what it writes; ``credential``: a proxy, token or ticket
 #: has ended, or a server has refused it.
-Kind = Literal["error", "memory", "time", "killed", "damaged", "changed", "disk", "credential"]
+FailureKind = Literal[
+    "error", "memory", "time", "killed", "damaged", "changed", "disk", "credential"
+]
 #: How the file ends that holds what is to be known of a job that is done.
 _WARNING, _LONGEST_WARNING = ".txt", 1000
 #: Of a longer text of an error, only this many characters are looked at: some 600 are shown.
@@ -58,7 +60,7 @@ class Failure:
     record: str
     problem: str
     bundle: str | None = None
-    kind: Kind = "error"
+    kind: FailureKind = "error"
     stage: str | None = None
     op: str | None = None
     stages: list[str] = field(default_factory=list)
@@ -82,7 +84,7 @@ class Failure:
     at: str | None = None
     started: float | None = None
     ended: float | None = None
-    earlier: list[Attempt] = field(default_factory=list)
+    earlier: list[EarlierAttempt] = field(default_factory=list)
 
 
 def note(build: Path, failure: Failure) -> None:
@@ -103,7 +105,7 @@ def note(build: Path, failure: Failure) -> None:
 
 def earlier(
     build: Path, rule: str, key: str, fate: Callable[[str], str | None] | None = None
-) -> list[Attempt]:
+) -> list[EarlierAttempt]:
     """Return what the earlier attempts of a job died of, first to last, for its record.
 
     ``fate`` is asked as for :func:`with_fate`.
@@ -112,9 +114,9 @@ def earlier(
     return [] if found is None else attempts(with_fate(found, fate))
 
 
-def attempts(failure: Failure) -> list[Attempt]:
+def attempts(failure: Failure) -> list[EarlierAttempt]:
     """Return all attempts that a note tells of, first to last."""
-    last = Attempt(
+    last = EarlierAttempt(
         attempt=failure.attempt,
         pool=failure.pool,
         host=failure.host,
@@ -174,7 +176,7 @@ def read_all(build: Path) -> list[Failure]:
     return [found for path in paths if (found := read(path)) is not None]
 
 
-def kinds(build: Path) -> set[Kind]:
+def kinds(build: Path) -> set[FailureKind]:
     """Return the kinds of failures that stopped a run."""
     return {note.kind for note in read_all(build)}
 

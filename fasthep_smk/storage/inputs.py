@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from fasthep_smk.storage.root_files import MANY, FileFacts, look_into
+from fasthep_smk.storage.root_files import MANY, RootFile, look_into
 from fasthep_smk.util import files
 from fasthep_smk.util.remote import ask, is_remote, local_path, server_of, silent_servers, within
 
@@ -143,7 +143,7 @@ class Inputs:
 
     def look(
         self, paths: Iterable[str], trees: Iterable[str], *, alike: Iterable[Sequence[str]] = ()
-    ) -> dict[str, FileFacts]:
+    ) -> dict[str, RootFile]:
         """Return the facts of each file about ``trees``.
 
         Groups of files that should be ``alike`` need not be looked at one by one: where there are
@@ -197,7 +197,7 @@ class Inputs:
         said = self._asked[path]
         return said is not None and not said.endswith("|")
 
-    def _remember(self, key: str, facts: FileFacts) -> None:
+    def _remember(self, key: str, facts: RootFile) -> None:
         lists: dict[str, str] = {}
         for tree, names in facts.branches.items():
             ordered = sorted(names)
@@ -209,8 +209,8 @@ class Inputs:
             "problem": facts.problem,
         }
 
-    def _facts(self, stored: _Stored) -> FileFacts:
-        return FileFacts(
+    def _facts(self, stored: _Stored) -> RootFile:
+        return RootFile(
             stored["entries"],
             {
                 tree: frozenset(self._branch_lists[digest])
@@ -243,7 +243,7 @@ def _alike(paths: Iterable[str], groups: Iterable[Sequence[str]]) -> frozenset[s
     return frozenset().union(*listed).difference(*chosen)
 
 
-def missing_branches(wanted: Iterable[str], facts: FileFacts, tree: str) -> list[str]:
+def missing_branches(wanted: Iterable[str], facts: RootFile, tree: str) -> list[str]:
     """Return the branches that a tree lacks.
 
     Only plain names are judged: uproot takes expressions too. Of a tree whose branches were not

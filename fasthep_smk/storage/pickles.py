@@ -85,7 +85,7 @@ PLAIN = frozenset(
 _listed: frozenset[str] | None = None
 
 
-class Refused(pickle.UnpicklingError):
+class RefusedPickle(pickle.UnpicklingError):
     """A pickle is not taken; ``names`` are those in it that would have to be listed."""
 
     def __init__(self, problem: str, names: Iterable[Name] = ()) -> None:
@@ -123,7 +123,7 @@ def sent(made: bytes | Path, *, key: str | None = None, file: str | None = None)
     content = files.read_plain(made, LARGEST + 1) if isinstance(made, Path) else made
     try:
         check(content, _listed)
-    except Refused as error:
+    except RefusedPickle as error:
         fix = f"if you trust the workers, list it: smk: {{pickles_of: [{error.names}]}}"
         raise Findings.one(
             f"this may not come back from a worker: {error}",
@@ -143,13 +143,13 @@ def check(content: bytes, listed: Iterable[str]) -> None:
         Refused: it is not a histogram, and names something else.
     """
     if len(content) > LARGEST:
-        raise Refused(f"it is larger than {LARGEST // 10**6} MB")
+        raise RefusedPickle(f"it is larger than {LARGEST // 10**6} MB")
     classes = {(module, name) for module, _, name in (item.partition(":") for item in listed)}
     found = names_in(content)
     if found <= HISTOGRAM and found - PLAIN:
         load_histogram(content)
     elif others := found - classes - (PLAIN | HISTOGRAM if classes else set()):
-        raise Refused("it holds", others)
+        raise RefusedPickle("it holds", others)
 
 
 def check_archive(path: Path, listed: Iterable[str]) -> None:
@@ -164,10 +164,10 @@ def check_archive(path: Path, listed: Iterable[str]) -> None:
                 if item.filename.endswith(MEMBER):
                     with archive.open(item) as stream:
                         check(stream.read(LARGEST + 1), listed)
-    except Refused:
+    except RefusedPickle:
         raise
     except Exception as error:
-        raise Refused(f"it is not an archive: {error}") from error
+        raise RefusedPickle(f"it is not an archive: {error}") from error
 
 
 def names_in(content: bytes, *, tuples: float = math.inf) -> set[Name]:
@@ -211,7 +211,7 @@ def names_in(content: bytes, *, tuples: float = math.inf) -> set[Name]:
             if many > tuples:
                 raise ValueError("it has too many tuples")
     except Exception as error:
-        raise Refused(f"it is not a pickle as Python writes it: {error}") from error
+        raise RefusedPickle(f"it is not a pickle as Python writes it: {error}") from error
     return found
 
 
@@ -222,15 +222,15 @@ def load_histogram(content: bytes) -> hist.BaseHist:
         Refused: it is not what the pickle of a histogram is.
     """
     if others := names_in(content, tuples=_TUPLES) - HISTOGRAM:
-        raise Refused("it names objects that histograms do not contain:", others)
+        raise RefusedPickle("it names objects that histograms do not contain:", others)
     try:
         found = _Histograms(io.BytesIO(content)).load()
-    except Refused:
+    except RefusedPickle:
         raise
     except Exception as error:
-        raise Refused(f"it is not a histogram: {error}") from error
+        raise RefusedPickle(f"it is not a histogram: {error}") from error
     if not isinstance(found, _Histogram):
-        raise Refused("it is not a histogram")
+        raise RefusedPickle("it is not a histogram")
     return found.real
 
 
@@ -257,7 +257,7 @@ class _StandIn:
     real: Any
 
     def __setstate__(self, state: Any) -> None:
-        raise Refused("it contains an object with a state of another")
+        raise RefusedPickle("it contains an object with a state of another")
 
 
 class _Conversion(_StandIn):
@@ -272,7 +272,7 @@ class _NumberType(_StandIn):
 
     def __init__(self, code: str, align: bool, copy: bool) -> None:
         if not re.fullmatch(r"b1|[iu][1248]|f[248]|c8|c16", code) or (align, copy) != (False, True):
-            raise Refused("it contains an array that does not hold numbers")
+            raise RefusedPickle("it contains an array that does not hold numbers")
         self._code = code
 
     def __setstate__(self, state: Any) -> None:
@@ -280,7 +280,7 @@ class _NumberType(_StandIn):
 
         version, order, *others = state
         if (version, others) != (3, [None, None, None, -1, -1, 0]) or order not in ("<", ">", "|"):
-            raise Refused("it contains an array that does not hold numbers")
+            raise RefusedPickle("it contains an array that does not hold numbers")
         self.real = np.dtype(self._code).newbyteorder(order)
 
 
@@ -292,7 +292,7 @@ class _Array(_StandIn):
 
         (length,) = shape
         if not isinstance(dtype, _NumberType) or order != "C":
-            raise Refused("it contains an array that does not hold numbers")
+            raise RefusedPickle("it contains an array that does not hold numbers")
         self.real = np.frombuffer(content, dtype.real).reshape((length,)).copy()
 
 
@@ -313,15 +313,15 @@ class _Storage(_StandIn):
             elif _is_plain(item) and not (is_count and not 0 <= item <= most):
                 checked.append(item)
             else:
-                raise Refused("it contains an axis that is not one")
+                raise RefusedPickle("it contains an axis that is not one")
         self.real = self.cls.__new__(self.cls)
         self.real.__setstate__((*checked, cells.real))
         made = [self.real.axis(number) for number in range(self.real.rank())]
         if self.real.size() != math.prod(axis.extent for axis in made):
-            raise Refused("its number of cells does not fit its axes")
+            raise RefusedPickle("its number of cells does not fit its axes")
         for axis in made:  # only some may be empty, to grow
             if axis.size < type(axis).__name__.startswith(("regular", "variable")):
-                raise Refused("an axis in it has no bins")
+                raise RefusedPickle("an axis in it has no bins")
 
 
 class _Histogram(_StandIn):
@@ -332,7 +332,7 @@ class _Histogram(_StandIn):
         storage = content.pop("_hist")
         own = [name for name in content if hasattr(self.cls, name)]
         if version != 0 or own or not _is_plain(content) or not isinstance(storage, _Storage):
-            raise Refused("it is not a histogram with plain annotations")
+            raise RefusedPickle("it is not a histogram with plain annotations")
         self.real = self.cls.__new__(self.cls)
         self.real.__setstate__((0, {**content, "_hist": storage.real}))
 

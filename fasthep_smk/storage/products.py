@@ -26,6 +26,7 @@ import hist
 import uhi.io.zip as uhi_zip
 from boost_histogram.serialization import from_uhi, to_uhi
 
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.storage import pickles
 from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.layout import ARCHIVE, CACHED, RECORD
@@ -59,8 +60,6 @@ __all__ = [
     "verify",
     "write_record",
 ]
-
-Key = tuple[str, str]
 
 
 @dataclass(frozen=True)

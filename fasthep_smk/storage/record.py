@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMAT",
     "Asked",
-    "Attempt",
     "Content",
     "Damaged",
+    "EarlierAttempt",
     "FileFacts",
     "MadeOf",
-    "Place",
+    "PoolCount",
     "ProductEntry",
     "Record",
     "RunFacts",
@@ -74,7 +74,7 @@ class Used(TypedDict, total=False):
     written: int
 
 
-class Attempt(TypedDict):
+class EarlierAttempt(TypedDict):
     """An attempt that failed before: where it ran, and what it died of."""
 
     attempt: int
@@ -150,7 +150,7 @@ class ValueFacts(TypedDict):
     files: list[str]
 
 
-class Place(TypedDict):
+class PoolCount(TypedDict):
     """How many jobs ran on a batch system in a pool."""
 
     system: str
@@ -185,7 +185,7 @@ class Content(Saved, Told):
     """
 
     runs: list[RunFacts]
-    ran_on: NotRequired[list[Place]]
+    ran_on: NotRequired[list[PoolCount]]
 
 
 def content_of(saved: Saved, runs: Iterable[RunFacts]) -> Content:
@@ -223,7 +223,7 @@ class Record(Content):
     events: NotRequired[int | None]
     system: NotRequired[str]
     batch_job: str | None
-    earlier: list[Attempt]
+    earlier: list[EarlierAttempt]
     results: dict[str, FileFacts]
     made_of: MadeOf
     build: NotRequired[str]

@@ -29,7 +29,7 @@ _TREE_IN_NAME = "names a tree, which belongs in sources: leave out ':{}'"
 
 
 @dataclass(frozen=True)
-class FileFacts:
+class RootFile:
     """Entries and branch names of the trees of one file; ``problem`` if it could not be read.
 
     ``branches`` lacks trees of which only the entries were looked at.
@@ -42,7 +42,7 @@ class FileFacts:
 
 def look_into(
     paths: Sequence[str], trees: Iterable[str], root: Path, *, in_brief: Collection[str] = ()
-) -> dict[str, FileFacts]:
+) -> dict[str, RootFile]:
     """Return what each file holds of ``trees``; relative paths start from ``root``.
 
     Of those ``in_brief``, only the entries are looked at where that takes less time.
@@ -69,13 +69,13 @@ def look_into(
         return dict(zip(paths, threads.map(look, paths, briefly), strict=True))
 
 
-def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> FileFacts:
+def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> RootFile:
     import uproot
 
     here, inside = local_path(path), within(path)
     location: str | Path = path if here is None else root / here
     if here is not None and (problem := _file_problem(root / here, here, root)):
-        return FileFacts({}, {}, problem=problem)
+        return RootFile({}, {}, problem=problem)
     entries: dict[str, int] = {}
     branches: dict[str, frozenset[str]] = {}
     try:
@@ -83,19 +83,19 @@ def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> File
             if isinstance(location, Path) and opened.file.fEND > location.stat().st_size:
                 size = location.stat().st_size
                 problem = f"is truncated: {size} of {opened.file.fEND} bytes are there"
-                return FileFacts({}, {}, problem=problem)
+                return RootFile({}, {}, problem=problem)
             held = opened
             if here is not None and inside:
                 held = opened.get(inside)
                 if not hasattr(held, "classnames"):
                     nothing = f"contains no {inside!r}, which its name asks for"
                     problem = nothing if held is None else _TREE_IN_NAME.format(inside)
-                    return FileFacts({}, {}, problem=problem)
+                    return RootFile({}, {}, problem=problem)
             for tree in trees:
                 try:
                     found = held[tree]
                 except KeyError:
-                    return FileFacts({}, {}, problem=_no_tree(tree, held))
+                    return RootFile({}, {}, problem=_no_tree(tree, held))
                 if not hasattr(found, "num_entries"):  # no more of it was read
                     (entries[tree],) = found.member("fEntries")
                     continue
@@ -104,12 +104,12 @@ def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> File
     except Exception as error:
         # Whatever uproot meets in a damaged file, the user needs the file's name.
         first_line = next(iter(str(error).strip().splitlines()), "")
-        return FileFacts(
+        return RootFile(
             {},
             {},
             problem=f"is not a readable ROOT file ({type(error).__name__}: {first_line})",
         )
-    return FileFacts(entries, branches)
+    return RootFile(entries, branches)
 
 
 @cache

@@ -18,12 +18,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from fasthep_smk.flow.records import MissingPartition, PartitionData, SampleFacts, Sight
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.storage import layout
 from fasthep_smk.util.errors import SmkError
 
 _FIX = "'fasthep-smk translate workflow.yaml' writes it again"
-#: A product: the id of the node that makes it, and the name of the port.
-Key = tuple[str, str]
 #: Identity, size (bytes) and modification time (ns) of a file that a signature knows.
 Source = tuple[str | None, int, int]
 #: When the jobs of a rule run.

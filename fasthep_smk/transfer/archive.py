@@ -40,7 +40,7 @@ class Member(files.FileFacts):
     mode: int
 
 
-class Damaged(Exception):
+class DamagedParcel(Exception):
     """A parcel is not what was written: it was cut short, changed, or never one."""
 
 
@@ -98,12 +98,12 @@ def open_parcel(
         listed: dict[str, Member] = _manifest(tar, path)["files"]
         for name in listed:
             if not may_hold(name):
-                raise Damaged(f"{path.name}: {name!r} is not a file that this job sends")
+                raise DamagedParcel(f"{path.name}: {name!r} is not a file that this job sends")
         left = dict(listed)
         while (member := tar.next()) is not None:
             known = left.pop(member.name, None)
             if known is None or not _is_plain(member) or member.size != known["size"]:
-                raise Damaged(
+                raise DamagedParcel(
                     f"{path.name}: {member.name!r} differs from its entry in the list of files"
                 )
             goal = folder / member.name
@@ -111,7 +111,7 @@ def open_parcel(
             _copy(_stream(tar, member), goal, known, f"{path.name}: {member.name!r}")
             goal.chmod(known["mode"])
     if left:
-        raise Damaged(f"{path.name}: {next(iter(left))!r} is missing")
+        raise DamagedParcel(f"{path.name}: {next(iter(left))!r} is missing")
     return listed
 
 
@@ -151,31 +151,31 @@ def _reading(path: Path) -> Iterator[tarfile.TarFile]:
     try:
         with tarfile.open(path, "r:") as tar:
             yield tar
-    except Damaged:
+    except DamagedParcel:
         raise
     except OSError as error:
         if error.errno in _OF_NAMES:
-            raise Damaged(f"{path.name}: {error}") from error
+            raise DamagedParcel(f"{path.name}: {error}") from error
         raise
     except Exception as error:  # the ways in which a tar archive can be odd are many
-        raise Damaged(f"{path.name}: {error or type(error).__name__}") from error
+        raise DamagedParcel(f"{path.name}: {error or type(error).__name__}") from error
 
 
 def _manifest(tar: tarfile.TarFile, path: Path) -> JsonObject:
     member = tar.next()
     if member is None or member.name != _MANIFEST or not _is_plain(member):
-        raise Damaged(f"{path.name}: it does not begin with its list")
+        raise DamagedParcel(f"{path.name}: it does not begin with its list")
     if member.size > _LONGEST:
-        raise Damaged(f"{path.name}: its list is too long")
+        raise DamagedParcel(f"{path.name}: its list is too long")
     manifest = files.unseal(_stream(tar, member).read())
     if manifest.get("format") != _FORMAT:
-        raise Damaged(f"{path.name}: another version of fasthep-smk has written it")
+        raise DamagedParcel(f"{path.name}: another version of fasthep-smk has written it")
     if not isinstance(manifest.get("about"), dict) or not isinstance(manifest.get("files"), dict):
-        raise Damaged(f"{path.name}: its list is malformed")
+        raise DamagedParcel(f"{path.name}: its list is malformed")
     for name, known in manifest["files"].items():
         _check_name(name)
         if not _is_description(known):
-            raise Damaged(f"{path.name}: its list has an impossible entry for {name!r}")
+            raise DamagedParcel(f"{path.name}: its list has an impossible entry for {name!r}")
     return manifest
 
 
@@ -209,4 +209,4 @@ def _copy(stream: IO[bytes], goal: Path, known: Member, what: str) -> None:
             target.write(block)
     if size != known["size"] or digest.hexdigest() != known["sha256"]:
         goal.unlink()
-        raise Damaged(f"{what} was changed in transit")
+        raise DamagedParcel(f"{what} was changed in transit")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import failures, layout, observed, pickles, products
 from fasthep_smk.storage.task_table import JobEntry
-from fasthep_smk.transfer.archive import Damaged
+from fasthep_smk.transfer.archive import DamagedParcel
 from fasthep_smk.transfer.job_files import read_table
 from fasthep_smk.util import files
 
@@ -79,7 +79,7 @@ class Expected:
         for name in names:
             problem = self._problem(folder / name, name, present)
             if problem is not None:
-                raise Damaged(f"{name!r} {problem}")
+                raise DamagedParcel(f"{name!r} {problem}")
 
     def _problem(self, path: Path, name: str, present: set[str]) -> str | None:
         try:
@@ -94,7 +94,7 @@ class Expected:
                 pickles.check_archive(path, self._listed)
             elif layout.is_histogram(name):
                 pickles.check(files.read_plain(path, pickles.LARGEST + 1), self._listed)
-        except pickles.Refused as error:
+        except pickles.RefusedPickle as error:
             return f"holds a pickle that may not be sent: {failures.one_line(error)}"
         except (ValueError, RecursionError, products.Damaged) as error:
             return f"cannot be read: {failures.one_line(error)}"

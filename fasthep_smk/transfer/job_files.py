@@ -18,9 +18,10 @@ from msgspec.structs import replace
 
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.rng import file_digest
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.storage import failures, hard_links, layout, products
 from fasthep_smk.storage.job_settings import attempts_of, read_requests
-from fasthep_smk.storage.task_table import JobEntry, Key, TaskTable
+from fasthep_smk.storage.task_table import JobEntry, TaskTable
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.remote import local_path
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.storage import failures, layout
-from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about
+from fasthep_smk.transfer.archive import DamagedParcel, open_parcel, read_about
 from fasthep_smk.transfer.expected import Expected
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
@@ -48,7 +48,7 @@ def accept(
         OSError: there is no room.
     """
     if not stat.S_ISREG(outcome.lstat().st_mode):
-        raise Damaged(f"{outcome.name} is not a file")
+        raise DamagedParcel(f"{outcome.name} is not a file")
     if (unstarted := _unstarted(outcome)) is not None:
         return unstarted
     about = read_about(outcome)
@@ -56,11 +56,11 @@ def accept(
     if arrival.status is None:
         return arrival
     if (about.get("rule"), about.get("place")) != (rule, list(place)):
-        raise Damaged(f"{outcome.name} is another job's")
+        raise DamagedParcel(f"{outcome.name} is another job's")
     expected = Expected(build, rule, place, probe=probe)
     gone = about.get("gone", [])
     if not isinstance(gone, list) or not all(isinstance(name, str) for name in gone):
-        raise Damaged(f"{outcome.name} does not list the missing files")
+        raise DamagedParcel(f"{outcome.name} does not list the missing files")
     (build / layout.STAGE).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".arrival-", dir=build / layout.STAGE))
     try:
@@ -83,7 +83,7 @@ def _arrival(outcome: Path, about: JsonObject) -> Arrival:
     if not (ended or (status is None and problem)) or not all(
         text is None or isinstance(text, str) for text in (problem, host)
     ):
-        raise Damaged(f"{outcome.name} does not say how its job ended")
+        raise DamagedParcel(f"{outcome.name} does not say how its job ended")
     return Arrival(status, problem and printable(problem), host and printable(host))
 
 

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from fasthep_smk.storage import layout, observed
 from fasthep_smk.storage.job_settings import keep_log
-from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about, write_parcel
+from fasthep_smk.transfer.archive import DamagedParcel, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.credentials import lay_out
 from fasthep_smk.transfer.job_files import BUILD, LAUNCH
 from fasthep_smk.transfer.path_mapping import Places
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
             listed = open_parcel(parcel, folder)
             about = read_about(parcel)
             variables = lay_out(given.credential, folder / "credentials")
-        except Damaged as error:
+        except DamagedParcel as error:
             return _give_up(outcome, _DAMAGED, str(error))
         except OSError as error:
             return _give_up(outcome, _NO_ROOM, f"what was sent cannot be unpacked: {error}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
-from fasthep_smk.transfer.archive import Damaged, write_parcel
+from fasthep_smk.transfer.archive import DamagedParcel, write_parcel
 from fasthep_smk.transfer.credentials import credential_files, refuse_unsendable
 from fasthep_smk.transfer.job_files import load_of
 from fasthep_smk.transfer.receive import Arrival, accept
@@ -165,7 +165,7 @@ class Spool:
             probe = bool(self._settings.get("probes"))
             outcome = self.build / sending.outcome
             return accept(self.build, outcome, sending.rule, sending.place, probe=probe)
-        except Damaged as error:
+        except DamagedParcel as error:
             return Arrival(None, str(error))
         except FileNotFoundError:
             return Arrival(None, "nothing came back")

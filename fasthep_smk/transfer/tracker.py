@@ -19,7 +19,7 @@ _OF_FILES = re.compile(r"transfer|exit ?code:? 7[56]\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TravelVerdict:
     """What became of a job, with what to say.
 
     It is ``done``, or has ``failed``, or its parcel, or what it sent back, is ``lost`` or damaged.
@@ -59,29 +59,33 @@ class Tracker:
         if sending is not None:
             self.spool.clear(sending)
 
-    def end(self, job: SnakemakeJob, message: str | None = None) -> Verdict:
+    def end(self, job: SnakemakeJob, message: str | None = None) -> TravelVerdict:
         """Take in what a job has sent back that has ended, with an error if there is a message.
 
         A job that did not leave is what the executor says.
         """
         sending = self._under_way.pop(job.jobid, None)
         if sending is None:
-            return Verdict("done" if message is None else "failed", message)
+            return TravelVerdict("done" if message is None else "failed", message)
         try:
             # A job that was killed leaves nothing.
             arrival = self.spool.receive(sending, late=_LATE if message is None else 0)
         except OSError as error:  # there is no room here: the others under way are not to blame
             problem = failures.one_line(error)
-            return Verdict("failed", f"what it sent back could not be put in place: {problem}")
+            return TravelVerdict(
+                "failed", f"what it sent back could not be put in place: {problem}"
+            )
         if arrival.status == 0:
-            return Verdict("done")
+            return TravelVerdict("done")
         if arrival.status is not None:
-            return Verdict("failed", message or f"exit status {arrival.status}")
+            return TravelVerdict("failed", message or f"exit status {arrival.status}")
         # The worker has said so, all went well but for that, or it is named as the reason.
         lost = arrival.host is not None or message is None or _OF_FILES.search(message) is not None
         where = f" on {arrival.host}" if arrival.host else ""
         said = f"{arrival.problem}{where}"
-        return Verdict("lost" if lost else "failed", f"{message} ({said})" if message else said)
+        return TravelVerdict(
+            "lost" if lost else "failed", f"{message} ({said})" if message else said
+        )
 
     def _tell_of_damage(self, job: SnakemakeJob, place: list[str], error: products.Damaged) -> None:
         """Let the job run again that has made something damaged, and then this one."""

@@ -14,7 +14,7 @@ from fasthep_smk.flow.places import datasets_at, mapping, place_of
 from fasthep_smk.flow.workflow_checks import root_trees_of
 from fasthep_smk.plan.partitions import SourceFacts
 from fasthep_smk.storage.inputs import Inputs
-from fasthep_smk.storage.root_files import FileFacts
+from fasthep_smk.storage.root_files import RootFile
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.names import shell
@@ -117,7 +117,7 @@ def _listed(document: YamlMapping) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _of_trees(
-    document: YamlMapping, facts: Mapping[str, FileFacts], workflow: Path
+    document: YamlMapping, facts: Mapping[str, RootFile], workflow: Path
 ) -> Iterator[Finding]:
     """Yield the trees that no file holds."""
     lacking: dict[str, list[tuple[str, re.Match[str]]]] = {}

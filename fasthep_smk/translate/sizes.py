@@ -22,7 +22,7 @@ from fasthep_smk.config.routing import Router, more_than_a_worker
 from fasthep_smk.config.sizes import Size, entry_of, unknown_names
 from fasthep_smk.plan.amounts import GROWING, Known, KnownOf
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
+from fasthep_smk.plan.sizes import LEAST_JOBS, MeasuredJob, proposal
 from fasthep_smk.storage.measured import Changing, History, Taken, taken
 from fasthep_smk.translate import by_dataset
 from fasthep_smk.util.errors import Finding, SmkError
@@ -191,8 +191,8 @@ def measured_sizes(history: History) -> list[Size]:
             stages=stages,
             scope=scope,
             pool=pool,
-            memory=proposal([Sample(one.memory, one.events) for one in jobs], "memory"),
-            walltime=proposal([Sample(one.seconds, one.events) for one in jobs], "walltime"),
+            memory=proposal([MeasuredJob(one.memory, one.events) for one in jobs], "memory"),
+            walltime=proposal([MeasuredJob(one.seconds, one.events) for one in jobs], "walltime"),
             key=f"sizes: auto, {len(jobs)} jobs measured",
         )
         for (scope, stages, pool), jobs in history.items()

@@ -108,7 +108,7 @@ class NamingSettings(Protocol):
     def keep_successful_logs(self) -> bool: ...
 
 
-class Scheduler(Protocol):
+class SnakemakeScheduler(Protocol):
     """What is used of Snakemake's scheduler."""
 
     @property
@@ -143,7 +143,7 @@ class Workflow(Protocol):
     def executor_settings(self) -> NamingSettings: ...
 
     @property
-    def scheduler(self) -> Scheduler: ...
+    def scheduler(self) -> SnakemakeScheduler: ...
 
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
-from fasthep_smk.worker.job import Job
+from fasthep_smk.worker.job import WorkerJob
 from fasthep_smk.worker.limits import cpu_time, peak_memory
 
 #: For how many seconds what another node has written may not be seen on this one.
@@ -32,7 +32,7 @@ def submitted() -> float | None:
         return None
 
 
-def wait_for_inputs(job: Job) -> None:
+def wait_for_inputs(job: WorkerJob) -> None:
     """Wait until the file system shows what a job reads; after a minute it says itself what lacks.
 
     A network file system may show for some time what was there before.

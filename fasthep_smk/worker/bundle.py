@@ -20,7 +20,7 @@ from fasthep_smk.storage.job_settings import keep_log
 from fasthep_smk.storage.task_table import BundleEntry, marker_text
 from fasthep_smk.util import files
 from fasthep_smk.util.processes import ONE_THREAD
-from fasthep_smk.worker.job import Job
+from fasthep_smk.worker.job import WorkerJob
 from fasthep_smk.worker.job_end import DONE, End
 from fasthep_smk.worker.processes import LOG, MODULES, has_one_thread, import_for_good
 from fasthep_smk.worker.series import run_series
@@ -28,11 +28,11 @@ from fasthep_smk.worker.series import run_series
 
 def run_bundle(
     bundle: BundleEntry,
-    jobs: Mapping[str, Job],
+    jobs: Mapping[str, WorkerJob],
     *,
-    run: Callable[[Job], int],
+    run: Callable[[WorkerJob], int],
     command: Callable[[str], list[str]],
-    note: Callable[[Job, End], None],
+    note: Callable[[WorkerJob, End], None],
 ) -> int:
     """Run the jobs of a bundle, by its entry in the task table; return the exit status.
 
@@ -83,7 +83,7 @@ def run_bundle(
 
 
 @contextlib.contextmanager
-def _log(job: Job) -> Iterator[IO[bytes]]:
+def _log(job: WorkerJob) -> Iterator[IO[bytes]]:
     """Open a job's log; the log of a failed attempt keeps a name of its own, as usual."""
     log = layout.log(job.rule, job.key.split("/"))
     path = job.build / log

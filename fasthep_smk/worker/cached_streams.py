@@ -19,7 +19,7 @@ from fasthep_smk.storage.record import ProductEntry
 from fasthep_smk.storage.streams import select_columns, write_stream
 from fasthep_smk.storage.task_table import Kept
 from fasthep_smk.util import files
-from fasthep_smk.worker.job import Job
+from fasthep_smk.worker.job import WorkerJob
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit, peak_memory
 
 #: Bytes in memory that are worth a second of CPU. Writing and checksumming them takes 1.1 ms of
@@ -32,7 +32,7 @@ _SHARE = 10
 _LEFT = 100 * 1000**3
 
 
-def keep(job: Job, made: Mapping[tuple[str, str], object], cpu: float) -> list[Shared]:
+def keep(job: WorkerJob, made: Mapping[tuple[str, str], object], cpu: float) -> list[Shared]:
     """Write the cached streams that are worth it, the smallest first.
 
     ``cpu`` are the seconds of CPU that it took to make them.
@@ -58,7 +58,7 @@ def keep(job: Job, made: Mapping[tuple[str, str], object], cpu: float) -> list[S
     return kept
 
 
-def _room_in_memory(job: Job) -> int:
+def _room_in_memory(job: WorkerJob) -> int:
     """Return how large cached streams may be for the job to stay within its memory.
 
     They are packed, turned into Arrow's form and compressed.

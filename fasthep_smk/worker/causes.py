@@ -24,7 +24,7 @@ _FAULTS = frozenset(
 )
 
 
-def kind_of(error: BaseException) -> failures.Kind:
+def kind_of(error: BaseException) -> failures.FailureKind:
     """Return what sort of thing it was."""
     cause = cause_of(error)
     if isinstance(error, Refused):
@@ -77,7 +77,7 @@ def damaged_record(error: BaseException) -> Path | None:
     return record
 
 
-def what_ended(end: End, sent: Sent) -> tuple[failures.Kind, str, str | None]:
+def what_ended(end: End, sent: Sent) -> tuple[failures.FailureKind, str, str | None]:
     """Return of which kind it is that ended a job's process too early, what, and the fix.
 
     A batch system, or the kernel when memory is short, kills from outside: the kind is ``killed``.

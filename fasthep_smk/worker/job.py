@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.storage import layout, pickles
-from fasthep_smk.storage.record import Asked, MadeOf, Place, made_of
-from fasthep_smk.storage.task_table import JobEntry, Kept, Key, TaskTable
+from fasthep_smk.storage.record import Asked, MadeOf, PoolCount, made_of
+from fasthep_smk.storage.task_table import JobEntry, Kept, TaskTable
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.names import encode
@@ -54,7 +55,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkerJob:
     """One job of a task table: its key, how it was sent out, and what it has made so far.
 
     ``results`` are files for the user, by their paths in the build folder. ``bundle`` is the key of
@@ -115,7 +116,7 @@ class Job:
         return bool(record.get("signature") == self.entry.signature)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> PoolCount:
         """Where the job runs, as records say it of many."""
         return {
             "system": self.sent.place,
@@ -136,7 +137,7 @@ class Job:
 
 
 @contextlib.contextmanager
-def staging(job: Job) -> Iterator[Path]:
+def staging(job: WorkerJob) -> Iterator[Path]:
     """Yield a folder for what operations write; move the files into the build on success.
 
     A job that dies leaves no half-written skim or plot where a person would look for it. After a
@@ -171,7 +172,7 @@ def _files_in(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
 
 
-def _move(found: list[Path], source: Path, job: Job) -> list[str]:
+def _move(found: list[Path], source: Path, job: WorkerJob) -> list[str]:
     """Move what operations wrote below ``source`` into the build; return the paths relative to it.
 
     Content and names are on disk when this returns: the job's record will say that they are there.
@@ -190,7 +191,7 @@ def _move(found: list[Path], source: Path, job: Job) -> list[str]:
     return list(goals.values())
 
 
-def goal_of(path: Path, job: Job) -> Path:
+def goal_of(path: Path, job: WorkerJob) -> Path:
     """Return where a file goes that an operation has written.
 
     Reports of variations go below the variation's own folder: FAST-HEP's observers write to the

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.runtime import Session, StageError
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.flow.summary import relocate
 from fasthep_smk.storage import hard_links, products, run_records
 from fasthep_smk.storage.record import ProductEntry, Record, RunFacts
 from fasthep_smk.storage.task_table import Adopted
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
-from fasthep_smk.worker.job import Job
+from fasthep_smk.worker.job import WorkerJob
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, Store
 
-Key = tuple[str, str]
 _ENDS = (MemoryLimit, TimeLimit, MemoryError)
 
 
@@ -33,14 +33,14 @@ class NotAdoptable(Exception):
     """Something that was to be adopted is gone or damaged, or not enough."""
 
 
-class Taken:
+class TakenOver:
     """What a job has from earlier ones.
 
     ``adopted`` are products in the archive of one of them, ``values`` those in others, ``streams``
     what its nodes read. Event streams are shared as files.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: WorkerJob) -> None:
         self.job = job
         self.adopted: tuple[Path, list[ProductEntry]] | None = None
         self.values: Store = {}
@@ -120,7 +120,9 @@ class Taken:
         return found
 
 
-def run_part(job: Job, plan: Plan, folder: Path, reads: Store) -> tuple[Taken, Store, RunFacts]:
+def run_part(
+    job: WorkerJob, plan: Plan, folder: Path, reads: Store
+) -> tuple[TakenOver, Store, RunFacts]:
     """Run the nodes that have to; return what is adopted, what was made, what was recorded.
 
     ``reads`` are the products of other jobs that the nodes read.
@@ -131,7 +133,7 @@ def run_part(job: Job, plan: Plan, folder: Path, reads: Store) -> tuple[Taken, S
     entry = job.entry
     assert entry.part is not None
     try:
-        taken = Taken(job)
+        taken = TakenOver(job)
         session = Session(plan, folder)
         given = {**reads, **taken.streams}
         made, boundary = session.partition(

@@ -14,6 +14,7 @@ import awkward as ak
 
 from fasthep_smk.flow import plan_files
 from fasthep_smk.flow.runtime import Session
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.flow.summary import relocate
 from fasthep_smk.storage import products, run_records
 from fasthep_smk.storage.hard_links import Shared
@@ -23,16 +24,14 @@ from fasthep_smk.storage.streams import register_behaviours
 from fasthep_smk.storage.task_table import Read
 from fasthep_smk.util.masking import masked
 from fasthep_smk.worker import cached_streams
-from fasthep_smk.worker.job import Job, staging
-from fasthep_smk.worker.partial import NotAdoptable, Taken, run_part
+from fasthep_smk.worker.job import WorkerJob, staging
+from fasthep_smk.worker.partial import NotAdoptable, TakenOver, run_part
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, Store
 
-Key = tuple[str, str]
 
-
-def run_partition(job: Job) -> Content:
+def run_partition(job: WorkerJob) -> Content:
     """Run a task for one partition, or the part of it that has to; return the record's content."""
     plan = plan_files.read_slim(job.plan_file)
     register_behaviours()
@@ -41,7 +40,7 @@ def run_partition(job: Job) -> Content:
         return content or _whole(job, plan, folder)
 
 
-def _whole(job: Job, plan: Plan, folder: Path) -> Content:
+def _whole(job: WorkerJob, plan: Plan, folder: Path) -> Content:
     given = _read(job, job.entry.reads)
     session = Session(plan, folder)
     started = time.process_time()
@@ -57,7 +56,7 @@ def _whole(job: Job, plan: Plan, folder: Path) -> Content:
     return content_of(content, relocate([run], str(folder), str(job.build)))
 
 
-def _part(job: Job, plan: Plan, folder: Path) -> Content | None:
+def _part(job: WorkerJob, plan: Plan, folder: Path) -> Content | None:
     """Run what has to; return ``None`` if that is everything."""
     part = job.entry.part
     assert part is not None
@@ -79,7 +78,7 @@ def _part(job: Job, plan: Plan, folder: Path) -> Content | None:
     return said
 
 
-def run_side_products(job: Job) -> Content:
+def run_side_products(job: WorkerJob) -> Content:
     """Run the global side products of a variation; return the content of the record."""
     plan = plan_files.read_slim(job.plan_file)
     with staging(job) as folder:
@@ -91,7 +90,7 @@ def run_side_products(job: Job) -> Content:
     return content_of(content, runs)
 
 
-def _read(job: Job, reads: Iterable[Read]) -> Store:
+def _read(job: WorkerJob, reads: Iterable[Read]) -> Store:
     """Return the products of other jobs."""
     found: Store = {}
     for read in reads:
@@ -105,7 +104,7 @@ def _read(job: Job, reads: Iterable[Read]) -> Store:
 _read_before: dict[object, dict[Key, ak.Array]] = {}
 
 
-def _load(job: Job, read: Read) -> Mapping[Key, object]:
+def _load(job: WorkerJob, read: Read) -> Mapping[Key, object]:
     """Return the products of another job; those of the job before in a bundle are still there.
 
     Next to it are the other variations of the same partition, which read the same streams. What
@@ -127,7 +126,9 @@ def _load(job: Job, read: Read) -> Mapping[Key, object]:
     return {key: copy(array) for key, array in _read_before[name].items()}
 
 
-def _saved(job: Job, plan: Plan, made: Store, stage: str, taken: Taken | None = None) -> Saved:
+def _saved(
+    job: WorkerJob, plan: Plan, made: Store, stage: str, taken: TakenOver | None = None
+) -> Saved:
     """Write the job's products; those of earlier jobs that are files of their own are shared."""
     kept = []
     for keep in job.table.keeps:

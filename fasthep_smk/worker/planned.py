@@ -13,7 +13,7 @@ from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.storage.inputs import identity_of
 from fasthep_smk.storage.observed import written as written_files
 from fasthep_smk.util.errors import SmkError
-from fasthep_smk.worker.job import Job
+from fasthep_smk.worker.job import WorkerJob
 from fasthep_smk.worker.refused import SENT
 
 
@@ -38,7 +38,7 @@ class Changed(SmkError):
 
 
 def check_files(
-    job: Job, named: NamedFiles, *, modules: bool, written: Collection[str] = ()
+    job: WorkerJob, named: NamedFiles, *, modules: bool, written: Collection[str] = ()
 ) -> None:
     """Compare a job's input files, and the files that its signature knows, with the plan.
 
@@ -69,7 +69,7 @@ def check_files(
         raise Changed(changed)
 
 
-def check_modules(job: Job, sources: Mapping[str, str]) -> None:
+def check_modules(job: WorkerJob, sources: Mapping[str, str]) -> None:
     """Compare the modules that a job has run, digests by their real paths, with the plan.
 
     Raises:

@@ -28,7 +28,7 @@ from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.processes import die_with_parent
-from fasthep_smk.worker.job import Job, goal_of
+from fasthep_smk.worker.job import WorkerJob, goal_of
 from fasthep_smk.worker.processes import FOR_PLOTS, has_one_thread, import_for_good
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class _InTheWay(Exception):
     """Nodes cannot be run apart from each other."""
 
 
-def run_end(job: Job, session: Session, folder: Path, store: Store) -> Ending:
+def run_end(job: WorkerJob, session: Session, folder: Path, store: Store) -> Ending:
     """Run what comes at the end of a run, or take it over; files go below ``folder``.
 
     ``store`` holds the products of the run and gets those of the end. Without ``written``, what
@@ -93,7 +93,9 @@ def run_end(job: Job, session: Session, folder: Path, store: Store) -> Ending:
     return ending
 
 
-def _apart(job: Job, session: Session, folder: Path, store: Store, nodes: list[str]) -> Ending:
+def _apart(
+    job: WorkerJob, session: Session, folder: Path, store: Store, nodes: list[str]
+) -> Ending:
     """Run nodes, or take them over; each as if all of those before it had run here.
 
     Raises:
@@ -130,7 +132,7 @@ def _apart(job: Job, session: Session, folder: Path, store: Store, nodes: list[s
     return ending
 
 
-def told(job: Job, ending: Ending) -> Told:
+def told(job: WorkerJob, ending: Ending) -> Told:
     """Return what a later job needs to adopt what nodes at the end have made."""
     job.results.extend(name for names in ending.results.values() for name in names)
     made = {
@@ -166,7 +168,7 @@ def _said(session: Session) -> tuple[int, JsonObject]:
 # --- what an earlier run made ---------------------------------------------------------------------
 
 
-def _adopted(job: Job) -> Ending:
+def _adopted(job: WorkerJob) -> Ending:
     """Return what an earlier job made, if all of it is as the translation has found it."""
     ending = Ending()
     for adopted in job.entry.adopted:
@@ -178,7 +180,7 @@ def _adopted(job: Job) -> Ending:
     return ending
 
 
-def _adopted_from(job: Job, adopted: Adopted) -> Ending:
+def _adopted_from(job: WorkerJob, adopted: Adopted) -> Ending:
     folder = job.build / adopted.folder
     record = products.read_record(folder)
     if record["signature"] != adopted.signature:

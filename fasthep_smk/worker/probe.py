@@ -24,7 +24,7 @@ PACKAGES = (
 )  # fmt: skip
 
 
-class Answer(TypedDict):
+class WorkerFacts(TypedDict):
     """What has to be the same, or is told, of a worker."""
 
     host: str
@@ -38,7 +38,7 @@ class Answer(TypedDict):
     models: list[str]
 
 
-class Worker(Answer):
+class Worker(WorkerFacts):
     """All that is said of a worker."""
 
     executable: str

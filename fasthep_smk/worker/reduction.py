@@ -13,17 +13,18 @@ from msgspec.structs import replace
 
 from fasthep_smk.flow import plan_files, summary
 from fasthep_smk.flow.runtime import Session
+from fasthep_smk.flow.shapes import Key
 from fasthep_smk.flow.summary import Run, listed, relocate
 from fasthep_smk.storage import layout, missing_report, products
 from fasthep_smk.storage.products import Product
-from fasthep_smk.storage.record import Content, Place, Record, Saved, content_of
+from fasthep_smk.storage.record import Content, PoolCount, Record, Saved, content_of
 from fasthep_smk.storage.run_records import facts_of
 from fasthep_smk.storage.streams import register_behaviours
 from fasthep_smk.storage.task_table import JobEntry, Read, TaskTable
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.worker.export import export_histograms
-from fasthep_smk.worker.job import Job, staging
+from fasthep_smk.worker.job import WorkerJob, staging
 from fasthep_smk.worker.plots import run_end, told
 
 if TYPE_CHECKING:
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, Store
     from fasthep_smk.storage.job_settings import Launch
 
-Key = tuple[str, str]
 
-
-def run_merge(job: Job) -> Content:
+def run_merge(job: WorkerJob) -> Content:
     """Reduce the partitions of one dataset and run what comes at its end."""
     plan = plan_files.read_slim(job.plan_file)
     register_behaviours()
@@ -56,7 +55,7 @@ def run_merge(job: Job) -> Content:
     return said
 
 
-def run_finish(job: Job) -> Content:
+def run_finish(job: WorkerJob) -> Content:
     """Reduce the datasets, write the products and plots, and close the run."""
     records = _records(job)
     runs = [Run(**run) for record in records.values() for run in record["runs"]]
@@ -131,7 +130,7 @@ def run_finish(job: Job) -> Content:
     return cast("Content", {**said, **told(job, ending)})
 
 
-def run_publish(job: Job) -> Content:
+def run_publish(job: WorkerJob) -> Content:
     """Write what the variations of a run share: provenance, writers' manifests, summaries.
 
     FAST-HEP writes these files once per variation to the same place, so that the last one wins.
@@ -168,7 +167,7 @@ def run_publish(job: Job) -> Content:
     return content_of(content, [])
 
 
-def _places(records: Iterable[Record], own: Place) -> list[Place]:
+def _places(records: Iterable[Record], own: PoolCount) -> list[PoolCount]:
     """Return where a job and those of some records ran, with those that they reduced."""
     counts = Counter({(own["system"], own["pool"]): own["jobs"]})
     for record in records:
@@ -189,7 +188,7 @@ def _summarise(
     runs: list[Run],
     entry: JobEntry,
     system: str,
-    places: list[Place],
+    places: list[PoolCount],
 ) -> list[str]:
     """Write the summary of a run, its reports, and those on what is amiss; return their paths.
 
@@ -292,7 +291,7 @@ def _sync_in_place(build: Path) -> None:
 
 def _reduce_partitions(
     session: Session,
-    job: Job,
+    job: WorkerJob,
     reads: Iterable[Read],
     dataset: str,
     records: Mapping[str, Record],
@@ -308,7 +307,7 @@ def _reduce_partitions(
     return session.reduce(stores, dataset), runs
 
 
-def _available(job: Job, read: Read, record: Record | None = None) -> Store:
+def _available(job: WorkerJob, read: Read, record: Record | None = None) -> Store:
     """Load those of the wanted products that the job made (a node may not apply to a dataset)."""
     record = record or _record(job, read.folder)
     made = {(entry["node"], entry["port"]) for entry in record["products"]}
@@ -316,7 +315,7 @@ def _available(job: Job, read: Read, record: Record | None = None) -> Store:
     return _load(job, read.folder, wanted) if wanted else {}
 
 
-def _side_products(job: Job, records: Mapping[str, Record]) -> Store:
+def _side_products(job: WorkerJob, records: Mapping[str, Record]) -> Store:
     side: Store = {}
     for folder, record in records.items():
         if record["rule"] == "side_products":
@@ -342,7 +341,7 @@ def _is_kept(plan: Plan, key: Key) -> bool:
     )
 
 
-def _save(job: Job, plan: Plan, store: Store, stage: str, only: set[Key] | None) -> Saved:
+def _save(job: WorkerJob, plan: Plan, store: Store, stage: str, only: set[Key] | None) -> Saved:
     files_of = {keep.key: keep.file for keep in job.table.keeps}
     kept = [
         Product(
@@ -359,12 +358,12 @@ def _save(job: Job, plan: Plan, store: Store, stage: str, only: set[Key] | None)
     return products.save(job.folder, kept, declared=declared)
 
 
-def _records(job: Job) -> dict[str, Record]:
+def _records(job: WorkerJob) -> dict[str, Record]:
     """Return the records of the jobs that a job reads, by their folders."""
     return {read.folder: _record(job, read.folder) for read in job.entry.reads}
 
 
-def _record(job: Job, folder: str) -> Record:
+def _record(job: WorkerJob, folder: str) -> Record:
     """Return another job's record; paths in it are those of the build folder as it is now."""
     record = products.read_record(job.build / folder)
     here, there = str(job.build), record.get("build")
@@ -372,7 +371,7 @@ def _record(job: Job, folder: str) -> Record:
     return moved
 
 
-def _load(job: Job, folder: str, wanted: Iterable[Key] | None = None) -> Store:
+def _load(job: WorkerJob, folder: str, wanted: Iterable[Key] | None = None) -> Store:
     """Return products of another job; what they refer to lies in the build folder as it is now."""
     found: Store = products.load(job.build / folder, wanted)
     here, there = str(job.build), products.read_record(job.build / folder).get("build")

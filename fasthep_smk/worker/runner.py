@@ -27,7 +27,7 @@ from fasthep_smk.flow.operation import current_operation
 from fasthep_smk.storage import failures, layout, pickles
 from fasthep_smk.storage.job_settings import MOVED, attempts_of, heard, read_requests
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
-from fasthep_smk.storage.record import Asked, Attempt, Content, Record, Used
+from fasthep_smk.storage.record import Asked, Content, EarlierAttempt, Record, Used
 from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
 from fasthep_smk.util import disk_full, files, last_words
 from fasthep_smk.util.errors import SmkError
@@ -41,7 +41,7 @@ from fasthep_smk.worker.causes import (
     kind_of,
     what_ended,
 )
-from fasthep_smk.worker.job import Job, Sent
+from fasthep_smk.worker.job import Sent, WorkerJob
 from fasthep_smk.worker.job_end import DONE, End
 from fasthep_smk.worker.limits import (
     bytes_moved,
@@ -103,11 +103,12 @@ def _run_named(arguments: list[str], given: argparse.Namespace, *, warm: bool) -
         print(error, file=sys.stderr)
         return 2, False
     if not table.bundles:
-        status = _run_job(Job(build, table, key, sent))
+        status = _run_job(WorkerJob(build, table, key, sent))
         return status, table.scope in ("partition", "merge")
     bundle = table.bundles[key]
     jobs = {
-        one: Job(build, table, one, sent, bundle=key, marker=bundle.marker) for one in bundle.jobs
+        one: WorkerJob(build, table, one, sent, bundle=key, marker=bundle.marker)
+        for one in bundle.jobs
     }
     from fasthep_smk.worker.bundle import run_bundle
 
@@ -121,7 +122,7 @@ def note_end(build: Path, arguments: list[str], end: End) -> None:
     key = "/".join(given.place)
     table = TaskTable.read(build, given.rule, key)
     if key in table.jobs:
-        _note_end(Job(build, table, key, _sent(build, given, False)), end)
+        _note_end(WorkerJob(build, table, key, _sent(build, given, False)), end)
 
 
 def _take_back(build: Path, given: argparse.Namespace, error: OSError) -> None:
@@ -131,14 +132,14 @@ def _take_back(build: Path, given: argparse.Namespace, error: OSError) -> None:
     table = TaskTable.read(build, given.rule, key)
     if key not in table.jobs:
         return
-    job = Job(build, table, key, _sent(build, given, False))
+    job = WorkerJob(build, table, key, _sent(build, given, False))
     job.record.unlink(missing_ok=True)
     problem = f"its benchmark cannot be written: {error}"
     with contextlib.suppress(OSError):  # no space: the end of the run looks for that itself
         failures.note(build, replace(_note(job, []), problem=problem, kind=kind_of(error)))
 
 
-def _note_end(job: Job, end: End) -> None:
+def _note_end(job: WorkerJob, end: End) -> None:
     if DONE in end.said:
         if end.of_job == 0:
             failures.warn(job.build, job.rule, job.key, after_work(end))
@@ -169,7 +170,7 @@ def _command(given: argparse.Namespace, key: str) -> list[str]:
     return [sys.executable, "-P", "-m", "fasthep_smk.worker", *words]
 
 
-def _run_job(job: Job) -> int:
+def _run_job(job: WorkerJob) -> int:
     last_words.say()
     last_words.end_by(math.inf)  # this process may have run another one
     build = job.build
@@ -215,7 +216,7 @@ def _run_job(job: Job) -> int:
     return 0
 
 
-def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
+def _note(job: WorkerJob, earlier: list[EarlierAttempt]) -> failures.Failure:
     """Return the note of a job that ends without a message."""
     partition = job.entry.partition
     return failures.Failure(
@@ -246,7 +247,7 @@ def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
     )
 
 
-def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
+def _leave(job: WorkerJob, started: failures.Failure, error: BaseException) -> None:
     """Say in a job's note what it died of."""
     kind = kind_of(error)
     record = damaged_record(error)
@@ -272,13 +273,13 @@ def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
     )
 
 
-def _gone(job: Job) -> Path | None:
+def _gone(job: WorkerJob) -> Path | None:
     """Return an input file of a job that is not there any more."""
     local = (path for path in map(Path, job.entry.inputs) if path.is_absolute())
     return next((path for path in local if not path.exists()), None)
 
 
-def _forget_damaged(job: Job, record: Path) -> None:
+def _forget_damaged(job: WorkerJob, record: Path) -> None:
     """Let the job run again whose file is damaged, and all others that made such a file for us.
 
     Without its record a job counts as not done, and without its marker a bundle.
@@ -295,7 +296,7 @@ def _forget_damaged(job: Job, record: Path) -> None:
                 (job.build / read.marker).unlink(missing_ok=True)
 
 
-def _earlier(build: Path, job: Job) -> list[Attempt]:
+def _earlier(build: Path, job: WorkerJob) -> list[EarlierAttempt]:
     """Return what the earlier attempts died of; of a kill, the batch system knows why."""
     found = failures.earlier(build, job.rule, job.key, sites.system(job.sent.system).fate)
     # A job that was lost, or had no valid credential, is still at the same attempt.
@@ -317,7 +318,7 @@ def _word(text: str) -> str:
     return text
 
 
-def _run(job: Job, earlier: list[Attempt]) -> None:
+def _run(job: WorkerJob, earlier: list[EarlierAttempt]) -> None:
     from fasthep_smk.storage import products
 
     started, moved = time.time(), bytes_moved()
@@ -350,7 +351,7 @@ def _run(job: Job, earlier: list[Attempt]) -> None:
     products.write_record(job.folder, record)
 
 
-def _used(job: Job, before: tuple[int, int] | None) -> Used:
+def _used(job: WorkerJob, before: tuple[int, int] | None) -> Used:
     """Return what a job took; ``before`` is what its process had read and written until then."""
     used: Used = {"memory": peak_memory(), "cpu": cpu_time(), "warm": job.sent.warm}
     after = bytes_moved()
@@ -359,7 +360,7 @@ def _used(job: Job, before: tuple[int, int] | None) -> Used:
     return used
 
 
-def _observed(job: Job) -> tuple[Content, list[str]]:
+def _observed(job: WorkerJob) -> tuple[Content, list[str]]:
     """Run the job; return the content of its record, and the observations that it rests on.
 
     Raises:
@@ -385,7 +386,9 @@ def _observed(job: Job) -> tuple[Content, list[str]]:
         return _checked(job, named, observer)
 
 
-def _checked(job: Job, named: NamedFiles, observer: Observer | None) -> tuple[Content, list[str]]:
+def _checked(
+    job: WorkerJob, named: NamedFiles, observer: Observer | None
+) -> tuple[Content, list[str]]:
     """Run the job, seen by an ``observer``, and look whether its inputs have changed meanwhile."""
     try:
         with observing(observer) if observer else contextlib.nullcontext():
@@ -414,13 +417,13 @@ def _checked(job: Job, named: NamedFiles, observer: Observer | None) -> tuple[Co
     return content, list(dict.fromkeys([*own, *made, *observed]))
 
 
-def _keep_made(job: Job, observer: Observer | None) -> list[str]:
+def _keep_made(job: WorkerJob, observer: Observer | None) -> list[str]:
     """Write down which files the job has written, for jobs that run later."""
     made = observer.made() if observer else []
     return [save(job.build, made)] if made else []
 
 
-def _runner(scope: str) -> Callable[[Job], Content]:
+def _runner(scope: str) -> Callable[[WorkerJob], Content]:
     # Imported when needed: a merge does not pay for what a partition needs.
     if scope in ("partition", "side"):
         from fasthep_smk.worker import partition

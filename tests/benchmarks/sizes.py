@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.plan.amounts import grown
-from fasthep_smk.plan.sizes import Sample, first_request
+from fasthep_smk.plan.sizes import MeasuredJob, first_request
 
 from .measure import Failed
 from .report import Figure, Result
@@ -39,7 +39,7 @@ _LOBSTER = "lobsterCMSsimulation.csv"
 #: which are to be reached.
 _GOALS = {3: (0.21, 0.64, 0.04), 5: (0.15, 0.62, 0.04), 10: (0.12, 0.42, 0.04)}
 
-First = Callable[[Sequence[Sample], float | None], float | None]
+First = Callable[[Sequence[MeasuredJob], float | None], float | None]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _replay(trace: Trace, first: First, seen: int, draws: int) -> _Replay:
         for _ in range(draws):
             drawn = chance.sample(jobs, min(len(jobs), seen + _SIZED))
             chosen, others = drawn[:seen], drawn[seen:]
-            history = [Sample(job.memory, job.size) for job in chosen]
+            history = [MeasuredJob(job.memory, job.size) for job in chosen]
             share = (len(jobs) - seen) / len(others)
             for job in others:
                 _size(job, first(history, job.size), history, share, total)
@@ -109,7 +109,7 @@ def _replay(trace: Trace, first: First, seen: int, draws: int) -> _Replay:
 
 
 def _size(
-    job: _Job, asked: float | None, history: Sequence[Sample], share: float, total: _Replay
+    job: _Job, asked: float | None, history: Sequence[MeasuredJob], share: float, total: _Replay
 ) -> None:
     """Add what a job holds, which stands for ``share`` jobs."""
     asked = asked if asked is not None else job.preset
@@ -126,12 +126,12 @@ def _most(factor: float) -> First:
     return lambda history, _: factor * max(one.amount for one in history)
 
 
-def _percentile(history: Sequence[Sample], _: float | None) -> float:
+def _percentile(history: Sequence[MeasuredJob], _: float | None) -> float:
     taken = sorted(one.amount for one in history)
     return statistics.quantiles(taken, n=20, method="inclusive")[-1]
 
 
-def _ours(history: Sequence[Sample], size: float | None) -> float | None:
+def _ours(history: Sequence[MeasuredJob], size: float | None) -> float | None:
     return first_request(history, size=size)
 
 

@@ -22,7 +22,7 @@ import hist
 import pytest
 
 from fasthep_smk.storage import layout, products
-from fasthep_smk.transfer.archive import Damaged
+from fasthep_smk.transfer.archive import DamagedParcel
 from fasthep_smk.transfer.receive import accept
 from fasthep_smk.util import files
 from tests.integration.conftest import WORKFLOW, Run
@@ -180,7 +180,7 @@ def refused(build: Path, sent: Sent, folder: Path) -> str:
     outcome = folder / "outcome.tar"
     sent.write(outcome)
     before = snapshot(build)
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(DamagedParcel) as caught:
         accept(build, outcome, RULE, PLACE)
     assert snapshot(build) == before
     assert not list((build / layout.STAGE).glob(".arrival-*"))
@@ -366,7 +366,7 @@ def no_files(tmp_path: Path) -> Iterator[dict[str, Path]]:
 
 @pytest.mark.parametrize("what", ["a FIFO", "a folder", "a link"])
 def test_what_is_no_file_is_refused(build: Path, no_files: dict[str, Path], what: str) -> None:
-    with pytest.raises(Damaged, match="is not a file"):
+    with pytest.raises(DamagedParcel, match="is not a file"):
         accept(build, no_files[what], RULE, PLACE)
 
 

@@ -12,7 +12,7 @@ from tests.support.loaded import PACKAGE, loaded_by_a_first_run
 pytestmark = pytest.mark.integration
 
 #: Lines that the process of the command may load. It becomes smaller, never larger.
-MOST = 26_000
+MOST = 25_500
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from fasthep_smk.storage import layout
-from fasthep_smk.transfer.archive import Damaged, write_parcel
+from fasthep_smk.transfer.archive import DamagedParcel, write_parcel
 from fasthep_smk.transfer.job_files import load_of
 from fasthep_smk.transfer.receive import Arrival, accept
 from fasthep_smk.transfer.spool import Sending
-from fasthep_smk.transfer.tracker import Tracker, Verdict
+from fasthep_smk.transfer.tracker import Tracker, TravelVerdict
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support import credentials
 from tests.support.compare import compare_builds
@@ -179,7 +179,7 @@ def test_what_arrives_damaged_is_not_put_anywhere(
         outcome.write_bytes(b"")
     else:
         place = ("data", "0_0")
-    with pytest.raises(Damaged, match=r"^outcome\.tar"):
+    with pytest.raises(DamagedParcel, match=r"^outcome\.tar"):
         accept(translated / "build", outcome, rule, place)
     left = [path for path in (translated / "build").rglob("*") if path.name != "stage"]
     assert sorted(left) == [path for path in before if path.name != "stage"]
@@ -234,10 +234,10 @@ JOB = Snakemakes("stages_Vars_to_Met", dataset="data", part="1_0")
 def test_a_job_that_comes_back_is_done(translated: Path, tracker: Tracker) -> None:
     sending = tracker.leave(JOB)
     carry(translated, sending)
-    assert tracker.end(JOB) == Verdict("done")
+    assert tracker.end(JOB) == TravelVerdict("done")
     spool = translated / "build" / layout.DEPOT
     assert not [path for path in spool.rglob("*") if path.is_file()]
-    assert tracker.end(JOB, "removed") == Verdict("failed", "removed")  # it was not under way
+    assert tracker.end(JOB, "removed") == TravelVerdict("failed", "removed")  # it was not under way
 
 
 def test_what_a_job_sends_back_may_be_lost(translated: Path, tracker: Tracker) -> None:
@@ -285,7 +285,7 @@ def test_a_later_attempt_knows_of_those_before(translated: Path, tracker: Tracke
     assert tracker.end(JOB, "failed").what == "failed"
     broken.write_bytes(content)
     carry(translated, tracker.leave(JOB), "--attempt", "2")
-    assert tracker.end(JOB) == Verdict("done")
+    assert tracker.end(JOB) == TravelVerdict("done")
     build = translated / "build"
     record = json.loads((build / "smk/work/stages_Vars_to_Met/data/1_0/record.json").read_text())
     assert record["attempt"] == 2
@@ -325,7 +325,7 @@ def test_a_job_without_its_credential_says_so(
 
     credentials.write(token, credentials.token(3600))
     carry(translated, tracker.leave(JOB), "--credential", f"token={token}")
-    assert tracker.end(JOB) == Verdict("done")
+    assert tracker.end(JOB) == TravelVerdict("done")
     record = json.loads((build / "smk/work/stages_Vars_to_Met/data/1_0/record.json").read_text())
     assert (record["attempt"], record["earlier"]) == (1, [])
 

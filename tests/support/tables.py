@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.storage.task_table import JobEntry, TaskTable
-from fasthep_smk.worker.job import Job, Sent
+from fasthep_smk.worker.job import Sent, WorkerJob
 
 
 def signed(name: str = "") -> str:
@@ -50,7 +50,9 @@ def table(*, rule: str = "r", **fields: Any) -> TaskTable:
     return TaskTable(rule=rule, **{**given, **fields})
 
 
-def job(build: Path, rule: str, scope: str, key: str, sent: Sent | None = None, **of: Any) -> Job:
+def job(
+    build: Path, rule: str, scope: str, key: str, sent: Sent | None = None, **of: Any
+) -> WorkerJob:
     """Return a job of a rule that has no other; ``of`` are fields of its entry."""
     one = table(rule=rule, scope=scope, jobs={key: entry(**of)})
-    return Job(build, one, key, sent or Sent())
+    return WorkerJob(build, one, key, sent or Sent())

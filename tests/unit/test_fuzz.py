@@ -54,7 +54,7 @@ from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.sites import commands, htcondor, slurm, slurm_queue
 from fasthep_smk.storage import batch_jobs, failures, layout, observed, pickles, products, run_lock
 from fasthep_smk.storage.failures import Failure
-from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about
+from fasthep_smk.transfer.archive import DamagedParcel, open_parcel, read_about
 from fasthep_smk.util import files
 from tests.support.credentials import proxy, token, voms_extension
 from tests.support.squeue import listed
@@ -515,7 +515,7 @@ def a_parcel(bench: Bench, content: bytes) -> None:
     canary = bench.file("in/canary", b"untouched")
     path = bench.file("sent/p.tar", content)
     for read in (lambda: read_about(path), lambda: open_parcel(path, goal)):
-        with contextlib.suppress(Damaged):
+        with contextlib.suppress(DamagedParcel):
             read()
     assert not any(one.is_symlink() for one in goal.rglob("*"))
     assert canary.read_bytes() == b"untouched"
@@ -526,7 +526,7 @@ def a_parcel(bench: Bench, content: bytes) -> None:
 def a_pickle(bench: Bench, content: bytes) -> None:
     canary = bench.file("canary", b"untouched")
     for read in (pickles.load_histogram, lambda content: pickles.check(content, ["tests:Own"])):
-        with contextlib.suppress(pickles.Refused):
+        with contextlib.suppress(pickles.RefusedPickle):
             read(content)
     assert canary.read_bytes() == b"untouched"
     assert [one.name for one in bench.folder.iterdir()] == ["canary"]

@@ -24,7 +24,7 @@ from fasthep_smk.cli.why import unbundled
 from fasthep_smk.contrib.report.facts import Facts, JobFacts, gather
 from fasthep_smk.plan.partitions import Partition, counting
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.plan.sizes import Sample, line_through, proposal
+from fasthep_smk.plan.sizes import MeasuredJob, line_through, proposal
 from fasthep_smk.reuse.store import read
 from fasthep_smk.run import pipeline
 from fasthep_smk.run.lock import Held
@@ -198,8 +198,8 @@ def _of_rule(
     sizes = [events(job.partition) if job.partition else None for job in left]
     keys = {job.key for job in left}
     bundles = [bundle for bundle in rule.bundles.values() if keys & set(bundle.jobs)]
-    disk = [Sample(_bytes(placed.earlier, one.folder), one.events) for one in took]
-    memory = [Sample(one.memory, one.events) for one in took if one.memory]
+    disk = [MeasuredJob(_bytes(placed.earlier, one.folder), one.events) for one in took]
+    memory = [MeasuredJob(one.memory, one.events) for one in took if one.memory]
     return OfRule(
         rule=rule.name,
         scope=rule.scope,
@@ -208,13 +208,13 @@ def _of_rule(
         done=len(took),
         to_do=len(left),
         batch_jobs=len(bundles) if rule.bundles else len(left),
-        seconds=expected([Sample(one.seconds, one.events) for one in took], sizes),
+        seconds=expected([MeasuredJob(one.seconds, one.events) for one in took], sizes),
         memory=proposal(memory, "memory"),
         disk=expected(disk, sizes),
     )
 
 
-def expected(samples: Sequence[Sample], sizes: Sequence[float | None]) -> float | None:
+def expected(samples: Sequence[MeasuredJob], sizes: Sequence[float | None]) -> float | None:
     """Return what jobs of these sizes take together; ``None``: nothing is known of any."""
     if not samples:
         return None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from fasthep_smk.plan.sizes import Sample, proposal
+from fasthep_smk.plan.sizes import MeasuredJob, proposal
 from fasthep_smk.storage.jobs import find_build
 from fasthep_smk.storage.measured import Taken, taken
 from fasthep_smk.util.documents import JsonObject
@@ -30,7 +30,7 @@ _HEAD = """\
 
 
 @dataclass(frozen=True)
-class Amount:
+class MeasuredAmount:
     """What jobs took of memory (bytes) or time (seconds), what they asked for, what they should.
 
     ``saved`` is what the jobs that ran would have left to others: bytes, or seconds, times the
@@ -54,8 +54,8 @@ class Evidence:
     stages: tuple[str, ...]
     pool: str
     jobs: int
-    memory: Amount
-    walltime: Amount
+    memory: MeasuredAmount
+    walltime: MeasuredAmount
 
 
 def do_sizes(options: argparse.Namespace) -> int:
@@ -93,17 +93,20 @@ def evidence(jobs: Iterable[Taken]) -> list[Evidence]:
 
 def _amount(
     name: str, jobs: Sequence[Taken], amounts: Sequence[tuple[float, int | None]]
-) -> Amount:
+) -> MeasuredAmount:
     """Return what jobs took; ``amounts`` are that of each, with what it had asked for."""
     values = [value for value, _ in amounts]
-    ask = proposal([Sample(n, one.events) for n, one in zip(values, jobs, strict=True)], name) or 0
+    ask = (
+        proposal([MeasuredJob(n, one.events) for n, one in zip(values, jobs, strict=True)], name)
+        or 0
+    )
     asked = [
         (had, one.seconds) for (_, had), one in zip(amounts, jobs, strict=True) if had is not None
     ]
     enough = max((had for had, _ in asked), default=None)
     if enough is not None and max(values) <= enough:  # a worker may have no more than that
         ask = min(ask, enough)
-    return Amount(
+    return MeasuredAmount(
         least=min(values),
         median=statistics.median(values),
         most=max(values),
@@ -144,7 +147,7 @@ def _entry(one: Evidence) -> JsonObject:
 
 
 def _measured(
-    amount: Amount, about: Callable[[float], str], exact: Callable[[int], str]
+    amount: MeasuredAmount, about: Callable[[float], str], exact: Callable[[int], str]
 ) -> JsonObject:
     found: JsonObject = {name: about(getattr(amount, name)) for name in ("least", "median", "most")}
     return found if amount.asked is None else {**found, "asked": exact(amount.asked)}

@@ -82,7 +82,7 @@ class Demand:
             return max(1, wanted) if self._under_way else 0
 
 
-class Batch:
+class PilotJobs:
     """The batch jobs of a crew; any thread may ask.
 
     ``told`` hears of each and of its pool, ``say`` what a user has to know. ``others`` are those of
@@ -99,7 +99,7 @@ class Batch:
         say: Callable[[str], None],
     ) -> None:
         self.system, self.crew, self.demand = system, crew, Demand(crew.tasks)
-        self.others: list[Batch] = []
+        self.others: list[PilotJobs] = []
         self._submit, self._system = sites.batch(system).submit, sites.system(system)
         self._name, self._folder = name, Path(layout.PILOT_FILES)
         self._told, self._say = told, say

@@ -18,7 +18,7 @@ from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD, HighThr
 from parsl.jobs.states import JobState, JobStatus
 from parsl.providers.base import ExecutionProvider
 
-from fasthep_smk.contrib.pilots.jobs import Batch
+from fasthep_smk.contrib.pilots.jobs import PilotJobs
 from fasthep_smk.contrib.pilots.losses import Unusable
 from fasthep_smk.util.names import shell
 
@@ -48,7 +48,7 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
     cert_dir: str
 
     def __init__(
-        self, batch: Batch, on_look: Callable[[PilotExecutor, Mapping[str, str]], None]
+        self, batch: PilotJobs, on_look: Callable[[PilotExecutor, Mapping[str, str]], None]
     ) -> None:
         self._batch = batch
         self._asking = threading.Lock()
@@ -149,7 +149,7 @@ class _Provider(ExecutionProvider):  # type: ignore[misc]
     nodes_per_block, parallelism = 1, 1.0
     init_blocks, min_blocks = 0, 0
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: PilotJobs) -> None:
         self._batch = batch
 
     @property

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.contrib.pilots import task
-from fasthep_smk.contrib.pilots.jobs import Batch, names_of
+from fasthep_smk.contrib.pilots.jobs import PilotJobs, names_of
 from fasthep_smk.contrib.pilots.losses import MOST, Losses, Lost, Unusable
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.pilots import Crew, Crews
@@ -76,7 +76,7 @@ class Pilots:
         self._executors: dict[str, PilotExecutor] = {}
         names = names_of(list(crews.by_name.values()))
         self._batches = {
-            name: Batch(crews.system, crew, names[name], told=told, say=say)
+            name: PilotJobs(crews.system, crew, names[name], told=told, say=say)
             for name, crew in crews.by_name.items()
         }
         for batch in self._batches.values():

@@ -50,7 +50,7 @@ class FailedJob:
     rule: str
     key: str
     stage: str
-    kind: failures.Kind
+    kind: failures.FailureKind
     problem: str
     fix: str
     dataset: str

@@ -21,12 +21,12 @@ from fasthep_smk.storage.last_run import LastRun
 from fasthep_smk.storage.measured import entries, events_of
 from fasthep_smk.storage.observed import load as load_observed
 from fasthep_smk.storage.queue import Waited, noted
-from fasthep_smk.storage.record import Asked, Attempt, Used
+from fasthep_smk.storage.record import Asked, EarlierAttempt, Used
 from fasthep_smk.storage.run_lock import Holder
 
 _K = TypeVar("_K", bound=Hashable)
 #: A dataset and a file, and the first and last of its entries, if not all are meant.
-Partition = tuple[str, str, int | None, int | None]
+PartitionPlace = tuple[str, str, int | None, int | None]
 #: Seconds by which clocks of machines may differ.
 _CLOCKS = 2.0
 
@@ -112,11 +112,11 @@ class Facts:
     build: Path
     jobs: list[JobFacts]
     failed: list[Failure]
-    lacking: Mapping[Partition, Lacking]
+    lacking: Mapping[PartitionPlace, Lacking]
     run: LastRun | None
     holder: Holder | None
     inputs: list[InputFile]
-    events: Mapping[Partition, int | None]
+    events: Mapping[PartitionPlace, int | None]
     own_reads: Sequence[OwnRead] = ()
     nodes: Mapping[str, Iterable[str]] = field(default_factory=dict)
     sample: SampleFacts | None = None
@@ -173,7 +173,7 @@ def gather(build: Path) -> Facts:
     counted, listed, asked = entries(build), read_jobs(build), _asked(build)
     jobs, attempts, failed = list[JobFacts](), list[JobFacts](), list[Failure]()
     ends, inputs = dict[str, float](), dict[str, str]()
-    events: dict[Partition, int | None] = {}
+    events: dict[PartitionPlace, int | None] = {}
     nodes: dict[str, dict[str, None]] = {}
     observed = dict[str, None]()
     for job in listed:
@@ -314,7 +314,7 @@ def _tried(planned: JobFacts, state: State, note: Failure, first: Asked) -> JobF
 def _failed(job: JobFacts, tried: Sequence[object], since: float) -> Iterator[JobFacts]:
     """Yield the attempts at a job that failed in the last run, where it is known when."""
     with contextlib.suppress(msgspec.ValidationError):  # a worker may have sent anything
-        for attempt in msgspec.convert(tried, list[Attempt]):
+        for attempt in msgspec.convert(tried, list[EarlierAttempt]):
             started, ended = attempt.get("started"), attempt.get("ended")
             if started is not None and ended is not None and started >= since:
                 yield replace(
@@ -330,10 +330,10 @@ def _failed(job: JobFacts, tried: Sequence[object], since: float) -> Iterator[Jo
                 )
 
 
-def _lacking(jobs: Iterable[TaskJob], counted: Mapping[str, int]) -> dict[Partition, Lacking]:
+def _lacking(jobs: Iterable[TaskJob], counted: Mapping[str, int]) -> dict[PartitionPlace, Lacking]:
     """Return the partitions that the end of the run goes without."""
     by_path = {name.split("|")[0]: entries for name, entries in counted.items()}
-    found: dict[Partition, Lacking] = {}
+    found: dict[PartitionPlace, Lacking] = {}
     for part in (part for job in jobs for part in job.entry.missing):
         end = by_path.get(part["file"]) if part["stop"] is None else part["stop"]
         events = None if end is None else end - (part["start"] or 0)
@@ -341,7 +341,7 @@ def _lacking(jobs: Iterable[TaskJob], counted: Mapping[str, int]) -> dict[Partit
     return found
 
 
-def _place(part: PartitionData | MissingPartition) -> Partition:
+def _place(part: PartitionData | MissingPartition) -> PartitionPlace:
     return part["dataset"], part["file"], part["start"], part["stop"]
 
 

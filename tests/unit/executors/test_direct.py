@@ -78,7 +78,7 @@ def test_containers_and_environments_of_snakemake_need_it_too() -> None:
 def test_states_are_asked_less_often_where_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(direct.time, "monotonic", lambda: now)
-    pace = direct.Pace()
+    pace = direct.LookPace()
     assert pace.seconds(10) == 2
     now += 20
     assert pace.seconds(10) == 5

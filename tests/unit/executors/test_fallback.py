@@ -56,7 +56,9 @@ class Bench:
         self.told: list[Moved] = []
         monkeypatch.setattr(sites, "system", lambda _name: self.batch)
         monkeypatch.setattr(fallback, "_moved", set())
-        self.queue = fallback.Queue(self.back.append, self.told.append, folder, lambda: self.now)
+        self.queue = fallback.WaitingJobs(
+            self.back.append, self.told.append, folder, lambda: self.now
+        )
 
     def submit(self, job_id: int, rule: str = "a", attempt: int = 1) -> Any:
         log = f"debug/distributed/logs/{rule}/dy/{job_id}.log"

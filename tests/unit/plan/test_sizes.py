@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fasthep_smk.plan.amounts import grown
-from fasthep_smk.plan.sizes import Sample, first_request
+from fasthep_smk.plan.sizes import MeasuredJob, first_request
 
 GB = 10**9
 
 
-def taken(*amounts: float) -> list[Sample]:
-    return [Sample(amount) for amount in amounts]
+def taken(*amounts: float) -> list[MeasuredJob]:
+    return [MeasuredJob(amount) for amount in amounts]
 
 
 def test_nothing_is_known_before_the_first_job_is_done() -> None:
@@ -40,7 +40,9 @@ def test_the_margin_falls_as_jobs_are_done_and_grows_with_their_spread(
 
 
 def test_jobs_that_take_more_the_more_they_read_are_sized_by_what_they_read() -> None:
-    history = [Sample(1 * GB + 1000 * entries, entries) for entries in (1e6, 2e6, 3e6, 4e6, 5e6)]
+    history = [
+        MeasuredJob(1 * GB + 1000 * entries, entries) for entries in (1e6, 2e6, 3e6, 4e6, 5e6)
+    ]
     # All is explained by the entries: the floor is what is left as a margin.
     assert first_request(history, size=8e6) == pytest.approx(9 * GB + 64e6, abs=2)
     # Never less than the least that any job took.
@@ -52,7 +54,7 @@ def test_jobs_that_take_more_the_more_they_read_are_sized_by_what_they_read() ->
 
 def test_a_line_that_explains_little_is_not_drawn() -> None:
     amounts = (1 * GB, 3 * GB, 1 * GB, 3 * GB, 3 * GB)
-    history = [Sample(amount, entries) for entries, amount in enumerate(amounts)]
+    history = [MeasuredJob(amount, entries) for entries, amount in enumerate(amounts)]
     assert first_request(history, size=100) == first_request(taken(*amounts))
 
 
@@ -68,7 +70,7 @@ class Replay:
     again: int
 
 
-def replay(jobs: Sequence[Sample], amount: str = "memory", at_a_time: int = 16) -> Replay:
+def replay(jobs: Sequence[MeasuredJob], amount: str = "memory", at_a_time: int = 16) -> Replay:
     """Size each job by those that had ended when it was sent; one that fails has lost all it had.
 
     The first ones, of which nothing was known, do not count.
@@ -87,12 +89,12 @@ def replay(jobs: Sequence[Sample], amount: str = "memory", at_a_time: int = 16) 
     return Replay(held / used - 1, again)
 
 
-def partitions(unlike: Sequence[int] = (), more: float = 0.9 * GB) -> list[Sample]:
+def partitions(unlike: Sequence[int] = (), more: float = 0.9 * GB) -> list[MeasuredJob]:
     """Two hundred partitions of 40 to 269 events, 4 MB each and 100 MB; some take ``more``."""
     events = [40 + 230 * number // 200 for number in range(200)]
     random.Random(0).shuffle(events)
     return [
-        Sample(0.1 * GB + 4e6 * size + more * (number in unlike), size)
+        MeasuredJob(0.1 * GB + 4e6 * size + more * (number in unlike), size)
         for number, size in enumerate(events)
     ]
 
@@ -102,7 +104,7 @@ def test_a_few_jobs_unlike_the_others_do_not_decide_what_all_ask_for(unlike: lis
     found = replay(partitions(unlike))
     assert found.waste < 0.2
     assert found.again <= replay(partitions()).again + len(unlike)
-    without_sizes = [Sample(one.amount) for one in partitions(unlike)]
+    without_sizes = [MeasuredJob(one.amount) for one in partitions(unlike)]
     assert replay(without_sizes).again <= len(unlike) + 4
 
 
@@ -110,18 +112,21 @@ def test_a_few_jobs_unlike_the_others_do_not_decide_what_all_ask_for(unlike: lis
 def test_one_of_a_few_jobs_that_took_far_more_does_not_let_all_ask_for_it(
     number: int, at: int
 ) -> None:
-    jobs = [Sample((0.2 + 0.3 * one / number) * GB) for one in range(number)]
+    jobs = [MeasuredJob((0.2 + 0.3 * one / number) * GB) for one in range(number)]
     usual = first_request(jobs)
-    jobs[at] = Sample(3.4 * GB)
+    jobs[at] = MeasuredJob(3.4 * GB)
     assert first_request(jobs) == pytest.approx(usual, rel=0.25)
     # Two of them are no accident, and of three jobs nobody knows what is usual.
-    assert first_request([*jobs, Sample(3.3 * GB)]) > 3.4 * GB
-    assert first_request([Sample(0.2 * GB), Sample(0.3 * GB), Sample(3.4 * GB)]) > 3.4 * GB
+    assert first_request([*jobs, MeasuredJob(3.3 * GB)]) > 3.4 * GB
+    assert (
+        first_request([MeasuredJob(0.2 * GB), MeasuredJob(0.3 * GB), MeasuredJob(3.4 * GB)])
+        > 3.4 * GB
+    )
 
 
 def test_memory_of_two_kinds_is_not_taken_for_a_few_odd_jobs() -> None:
     chance = random.Random(1)
-    jobs = [Sample(chance.choice((0.3, 1.2)) * GB, chance.random()) for _ in range(200)]
+    jobs = [MeasuredJob(chance.choice((0.3, 1.2)) * GB, chance.random()) for _ in range(200)]
     found = replay(jobs)
     assert found.again == 0
     assert found.waste < 0.9  # all ask for the larger: 1.2 GB, of 0.75 GB that they use
@@ -129,7 +134,7 @@ def test_memory_of_two_kinds_is_not_taken_for_a_few_odd_jobs() -> None:
 
 def test_where_many_take_far_more_than_most_few_jobs_run_twice() -> None:
     chance = random.Random(2)
-    jobs = [Sample(0.5 * GB * chance.paretovariate(2.5)) for _ in range(400)]
+    jobs = [MeasuredJob(0.5 * GB * chance.paretovariate(2.5)) for _ in range(400)]
     everyone_the_most = (
         max(one.amount for one in jobs) * len(jobs) / sum(one.amount for one in jobs)
     )
@@ -140,8 +145,8 @@ def test_where_many_take_far_more_than_most_few_jobs_run_twice() -> None:
 
 def test_one_job_that_hung_does_not_let_all_ask_for_its_time() -> None:
     chance = random.Random(3)
-    times = [Sample(chance.uniform(540, 660)) for _ in range(200)]
-    times[30] = Sample(36_000)
+    times = [MeasuredJob(chance.uniform(540, 660)) for _ in range(200)]
+    times[30] = MeasuredJob(36_000)
     request = first_request(times, amount="walltime")
     assert request is not None
     assert 660 < request < 1000
@@ -155,18 +160,18 @@ def test_time_that_is_not_used_costs_less_than_a_job_that_is_killed() -> None:
     times = first_request(amounts, amount="walltime")
     assert times is not None
     assert times > 1500
-    memory = first_request([Sample(one.amount * 1e6) for one in amounts])
+    memory = first_request([MeasuredJob(one.amount * 1e6) for one in amounts])
     assert memory is not None
     assert memory < 1500 * 1e6
 
 
 AMOUNTS = st.floats(1e6, 1e12)
-SAMPLES = st.builds(Sample, AMOUNTS, st.none() | st.floats(0, 1e9))
+SAMPLES = st.builds(MeasuredJob, AMOUNTS, st.none() | st.floats(0, 1e9))
 
 
 @given(st.lists(SAMPLES, min_size=1, max_size=12), st.none() | st.floats(0, 1e9))
 def test_a_request_is_never_below_what_every_job_took(
-    history: list[Sample], size: float | None
+    history: list[MeasuredJob], size: float | None
 ) -> None:
     request = first_request(history, size=size)
     assert request is not None

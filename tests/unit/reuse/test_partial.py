@@ -20,7 +20,7 @@ from fasthep_smk.storage import hard_links, products, run_records
 from fasthep_smk.storage.products import Product
 from fasthep_smk.storage.task_table import Kept
 from fasthep_smk.worker import cached_streams, partial
-from fasthep_smk.worker.job import Job, Sent
+from fasthep_smk.worker.job import Sent, WorkerJob
 from tests.support import tables
 from tests.unit.plan.test_jobs import SIM, partition, rules_of
 from tests.unit.plans import define, graph, histogram, node
@@ -129,12 +129,12 @@ class TestChoice:
         assert to_run({READ}, {}) is None
 
 
-def job(folder: Path, *cached: Kept, memory: int | None = None) -> Job:
+def job(folder: Path, *cached: Kept, memory: int | None = None) -> WorkerJob:
     asked = {} if memory is None else {"memory": memory}
     (folder / "job").mkdir(exist_ok=True)
     entry = tables.entry(folder="job", signed_as="nominal")
     table = tables.table(jobs={"k": entry}, cached={"nominal": cached})
-    return Job(folder, table, "k", Sent(asked=asked))
+    return WorkerJob(folder, table, "k", Sent(asked=asked))
 
 
 def wanted(name: str, live: list[str] | None) -> Kept:
@@ -149,7 +149,7 @@ MADE = {("A", "stream"): EVENTS_MADE, ("B", "stream"): EVENTS_MADE[EVENTS_MADE.x
 
 
 class TestSpares:
-    def keep(self, kept: Job, cpu: float) -> list[str]:
+    def keep(self, kept: WorkerJob, cpu: float) -> list[str]:
         return [name for _, files in cached_streams.keep(kept, MADE, cpu) for name in files]
 
     def test_the_live_columns_are_kept_and_can_be_read(self, tmp_path: Path) -> None:

@@ -26,12 +26,12 @@ from fasthep_smk.executors.job_events import (
 )
 from fasthep_smk.run import display
 from fasthep_smk.run.display import Lines, Problems, Screen
-from fasthep_smk.run.job_counts import Facts, Tally
+from fasthep_smk.run.job_counts import ProgressFacts, Tally
 from fasthep_smk.run.progress_bars import Bars
 from fasthep_smk.run.snakemake_output import Reader
 from tests.support.terminal import Terminal
 
-FACTS = Facts({"stage_A": "large", "finish": "default"}, {"smk/work/stage_A/dy/1": 500})
+FACTS = ProgressFacts({"stage_A": "large", "finish": "default"}, {"smk/work/stage_A/dy/1": 500})
 
 
 class Clock:
@@ -328,9 +328,9 @@ def test_a_bundle_held_what_the_largest_of_its_jobs_did(tmp_path: Path) -> None:
         (tmp_path / number).mkdir()
         record = json.dumps({"used": {"memory": memory}}, indent=1)
         (tmp_path / number / "record.json").write_text(record)
-    facts = Facts(bundled={"smk/bundles/r/0.json": ("1", "2", "gone")}, build=tmp_path)
+    facts = ProgressFacts(bundled={"smk/bundles/r/0.json": ("1", "2", "gone")}, build=tmp_path)
     assert facts.memory("smk/bundles/r/0.json") == 9
-    assert facts.memory("gone") == Facts().memory("1") == 0
+    assert facts.memory("gone") == ProgressFacts().memory("1") == 0
 
 
 @pytest.mark.parametrize("width", (20, 41, 42, 57, 58, 69, 70, 76, 77, 90, 91, 130))
@@ -373,11 +373,11 @@ def test_bars_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
             return True
 
     monkeypatch.setenv("TERM", "xterm")
-    assert isinstance(display.screen(Tty(), Facts), Bars)
-    assert isinstance(display.screen(Tty(), Facts, quiet=True), Problems)
-    assert isinstance(display.screen(io.StringIO(), Facts), Lines)
+    assert isinstance(display.screen(Tty(), ProgressFacts), Bars)
+    assert isinstance(display.screen(Tty(), ProgressFacts, quiet=True), Problems)
+    assert isinstance(display.screen(io.StringIO(), ProgressFacts), Lines)
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(display.screen(Tty(), Facts), Lines)
+    assert isinstance(display.screen(Tty(), ProgressFacts), Lines)
 
 
 def test_rich_is_imported_for_bars_only() -> None:

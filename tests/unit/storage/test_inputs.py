@@ -16,7 +16,7 @@ import pytest
 
 from fasthep_smk.storage import inputs as inputs_module
 from fasthep_smk.storage.inputs import Inputs, identity_of
-from fasthep_smk.storage.root_files import FileFacts
+from fasthep_smk.storage.root_files import RootFile
 from tests.support import events
 
 
@@ -68,8 +68,8 @@ def test_a_server_that_says_no_date_does_not_tell_that_a_file_is_the_same(
         if is_dated or name not in ("Last-Modified", "ETag"):
             SimpleHTTPRequestHandler.send_header(self, name, value)
 
-    def look_into(paths: list[str], *_: object, **__: object) -> dict[str, FileFacts]:
-        return {path: FileFacts({"events": 3}, {}) for path in paths}
+    def look_into(paths: list[str], *_: object, **__: object) -> dict[str, RootFile]:
+        return {path: RootFile({"events": 3}, {}) for path in paths}
 
     monkeypatch.setattr(Quiet, "send_header", send_header)
     monkeypatch.setattr("fasthep_smk.storage.inputs.look_into", look_into)
@@ -95,7 +95,7 @@ def test_what_is_known_of_a_file_outlives_calls_that_do_not_get_to_it(
     opened: list[str] = []
     look_into = inputs_module.look_into
 
-    def noted(paths: list[str], *given: Any, **named: Any) -> dict[str, FileFacts]:
+    def noted(paths: list[str], *given: Any, **named: Any) -> dict[str, RootFile]:
         opened.extend(paths)
         return look_into(paths, *given, **named)
 

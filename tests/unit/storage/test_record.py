@@ -23,11 +23,11 @@ PROPERTIES = SCHEMA["properties"]
         (record.Record, SCHEMA),
         (record.Asked, PROPERTIES["asked"]),
         (record.Used, PROPERTIES["used"]),
-        (record.Attempt, PROPERTIES["earlier"]["items"]),
+        (record.EarlierAttempt, PROPERTIES["earlier"]["items"]),
         (record.MadeOf, PROPERTIES["made_of"]),
         (record.ProductEntry, PROPERTIES["products"]["items"]),
         (record.RunFacts, PROPERTIES["runs"]["items"]),
-        (record.Place, PROPERTIES["ran_on"]["items"]),
+        (record.PoolCount, PROPERTIES["ran_on"]["items"]),
         (record.ValueFacts, PROPERTIES["values"]["additionalProperties"]),
         (record.FileFacts, SCHEMA["$defs"]["file"]),
     ],
@@ -43,4 +43,4 @@ def test_the_types_are_those_of_the_schema(kind: Any, schema: dict[str, Any]) ->
 
 def test_every_kind_of_failure_may_come_before_a_success() -> None:
     kind = PROPERTIES["earlier"]["items"]["properties"]["kind"]
-    assert set(kind["enum"]) == set(get_args(failures.Kind))
+    assert set(kind["enum"]) == set(get_args(failures.FailureKind))

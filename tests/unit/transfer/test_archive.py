@@ -16,7 +16,7 @@ from fasthep_smk.config.environment import Environment
 from fasthep_smk.config.staging import Staging
 from fasthep_smk.executors.batch_executor import BatchExecutor
 from fasthep_smk.storage import layout
-from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about, write_parcel
+from fasthep_smk.transfer.archive import DamagedParcel, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.credentials import lay_out, refuse_unsendable
 from fasthep_smk.transfer.path_mapping import Places
 from fasthep_smk.transfer.setup import Setup
@@ -66,7 +66,7 @@ def test_every_changed_byte_of_a_file_is_noticed(tmp_path: Path) -> None:
         place = content.index(what)
         changed = content[:place] + b"?" + content[place + 1 :]
         (tmp_path / "bad.tar").write_bytes(changed)
-        with pytest.raises(Damaged, match=r"^bad\.tar"):
+        with pytest.raises(DamagedParcel, match=r"^bad\.tar"):
             open_parcel(tmp_path / "bad.tar", tmp_path / f"goal-{place}")
 
 
@@ -76,7 +76,7 @@ def test_every_cut_is_noticed(tmp_path: Path) -> None:
     end = content.rindex(b"y") + 1
     for size in [*range(0, end, 97), end - 1]:
         (tmp_path / "cut.tar").write_bytes(content[:size])
-        with pytest.raises(Damaged, match=r"^cut\.tar"):
+        with pytest.raises(DamagedParcel, match=r"^cut\.tar"):
             open_parcel(tmp_path / "cut.tar", tmp_path / f"goal-{size}")
 
 

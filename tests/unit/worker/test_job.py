@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from fasthep_smk.util import files
-from fasthep_smk.worker.job import Job, staging
+from fasthep_smk.worker.job import WorkerJob, staging
 from fasthep_smk.worker.limits import bytes_moved
 from tests.support import tables
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path: Path) -> WorkerJob:
     return tables.job(tmp_path, "r", "partition", "k")
 
 
-def test_files_are_moved_when_the_job_has_succeeded(job: Job) -> None:
+def test_files_are_moved_when_the_job_has_succeeded(job: WorkerJob) -> None:
     with staging(job) as folder:
         (folder / "artifacts").mkdir()
         (folder / "artifacts" / "skim.root").write_text("events")
@@ -29,7 +29,7 @@ def test_files_are_moved_when_the_job_has_succeeded(job: Job) -> None:
     assert not list((job.build / "smk" / "stage").rglob("*.*"))
 
 
-def test_after_a_failure_only_diagnostics_are_kept(job: Job) -> None:
+def test_after_a_failure_only_diagnostics_are_kept(job: WorkerJob) -> None:
     with pytest.raises(ValueError, match="no"), staging(job) as folder:
         for name in ("artifacts/skim.root", "reports/diagnostics/why.json"):
             (folder / name).parent.mkdir(parents=True)
@@ -40,7 +40,7 @@ def test_after_a_failure_only_diagnostics_are_kept(job: Job) -> None:
 
 
 @pytest.mark.parametrize("writes_on", [False, True])
-def test_a_job_that_was_taken_for_dead_does_not_succeed(job: Job, writes_on: bool) -> None:
+def test_a_job_that_was_taken_for_dead_does_not_succeed(job: WorkerJob, writes_on: bool) -> None:
     """Its next attempt, or a later run, has removed what it had written."""
     with pytest.raises(FileNotFoundError), staging(job) as folder:
         (folder / "skim.root").write_text("events")
@@ -52,7 +52,7 @@ def test_a_job_that_was_taken_for_dead_does_not_succeed(job: Job, writes_on: boo
     assert not (job.build / "skim.root").exists()
 
 
-def test_the_next_attempt_takes_the_place_of_one_that_was_killed(job: Job) -> None:
+def test_the_next_attempt_takes_the_place_of_one_that_was_killed(job: WorkerJob) -> None:
     left = job.build / "smk" / "stage" / "r" / "k.999999"
     left.mkdir(parents=True)
     (left / "half").write_text("ha")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fasthep_smk.contrib.measure.forecast import OfRule, expected, total
-from fasthep_smk.plan.sizes import Sample
+from fasthep_smk.plan.sizes import MeasuredJob
 
 
 def of_rule(**said: object) -> OfRule:
@@ -17,7 +17,7 @@ def of_rule(**said: object) -> OfRule:
 
 
 def test_jobs_take_as_long_as_those_that_are_done() -> None:
-    assert expected([Sample(9.0), Sample(10.0), Sample(11.0)], [None] * 300) == 3000
+    assert expected([MeasuredJob(9.0), MeasuredJob(10.0), MeasuredJob(11.0)], [None] * 300) == 3000
     assert expected([], [None]) is None
     found = total([of_rule(to_do=300, seconds=3000.0, cpus=2)], at_a_time={"default": 10})
     assert found.core_seconds == 2 * 3000
@@ -25,7 +25,7 @@ def test_jobs_take_as_long_as_those_that_are_done() -> None:
 
 
 def test_jobs_take_longer_the_more_events_they_have() -> None:
-    done = [Sample(2.0 + n, 1000 * n) for n in range(1, 7)]
+    done = [MeasuredJob(2.0 + n, 1000 * n) for n in range(1, 7)]
     assert expected(done, [20_000, 0]) == pytest.approx(22 + 2)
 
 

@@ -92,6 +92,7 @@ def test_an_executor_has_nothing_of_pilots_where_they_run_no_jobs(
         "import sys\n"
         f"from fasthep_smk.executors import {system} as ours, start\n"
         "from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry\n"
+        f"ours.Executor = ours.{'HTCondor' if system == 'htcondor' else 'Slurm'}Executor\n"
         "start.put_in_place_of(ours.plugin, ours.Executor)\n"
         "ours._begin()\n"
         f"executor = ExecutorPluginRegistry().get_plugin('{system}').executor\n"
