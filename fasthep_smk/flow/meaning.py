@@ -171,8 +171,8 @@ def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
             yield Finding(
                 file=workflow,
                 key=f"{node_place(node)}.variations.weights",
-                problem=f"has no 'nominal': the events of {name!r}, to which apply_to does not "
-                "apply, would be lost",
+                problem=f"has no 'nominal': the events of {name!r} would be lost, since apply_to "
+                "does not include them",
                 value=", ".join(map(str, weights)),
                 expected="nominal: a weight",
             )

@@ -237,7 +237,7 @@ def _critical(report: Report) -> Section:
         for step in steps
     ]
     notes = [
-        "Each of these jobs needed the one above it, which was the last of what it needed to end.",
+        "Each of these jobs waited for the one above it, which ended last of all that it needed.",
         f"Its jobs ran {duration(ran)} and were ready but waited for {duration(waited)}.",
     ]
     ended = report.verdict.state in ("finished", "partial")
