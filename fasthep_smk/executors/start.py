@@ -11,6 +11,7 @@ import asyncio
 import faulthandler
 import gc
 import importlib
+import importlib.util
 import inspect
 import json
 import math
@@ -96,8 +97,11 @@ def let_pilots_run(plugin: types.ModuleType, executor: type) -> None:
 
 
 def _import_when_used(name: str) -> None:
-    """Let a module that is imported be loaded when one of its names is used."""
-    stand_in = types.ModuleType(name)
+    """Let a module, if it is there, be loaded when one of its names is used."""
+    stand_in, spec = types.ModuleType(name), importlib.util.find_spec(name)
+    if spec is None:
+        return
+    stand_in.__spec__ = spec
 
     def load(attribute: str) -> object:
         if sys.modules.get(name) is stand_in:

@@ -243,7 +243,7 @@ def _of_plots(
         if then.get("op", op) in _LABELLED and "experiment" not in style and not labelled:
             yield Doubt(
                 file=workflow,
-                key=f"{key}.style.experiment",
+                key=f"{key if key.startswith('styles.') else f'{key}.style'}.style.experiment",
                 problem="is not given: FAST-HEP writes 'CMS' and '13 TeV' on such plots",
                 expected="CMS or ATLAS for its label, ROOT for none",
             )

@@ -140,7 +140,7 @@ class _Flight:
         self.partition: PartitionData | None = None
         self._graph, self._folder, self._before = graph, folder, made
         self._digests = nodes
-        self._plan = plan_files.subset(_unmodified(graph), nodes)
+        self._plan = plan_files.subset(_harmless(graph, folder / "elsewhere"), nodes)
         self._nodes: dict[str, list[str]] = {}
         for name, node in graph.nodes.items():
             if name in nodes:
@@ -276,24 +276,39 @@ def _missed(plan: Plan, products: Store) -> Iterator[str]:
                 )
 
 
-def _unmodified(graph: Graph) -> Plan:
-    """Return the plan without modifiers that need a GPU, or that measure."""
+def _harmless(graph: Graph, folder: Path) -> Plan:
+    """Return the plan without modifiers that need a GPU, or that measure.
 
-    def without(item: Any) -> Any:
-        execution = dict(graph.nodes[item.id].execution)
+    What sinks and observers of FAST-HEP's would write outside the build folder goes to ``folder``.
+    """
+
+    def changed(item: Any) -> Any:
+        node = graph.nodes[item.id]
+        execution = dict(node.execution)
         left = [
             one
             for one in execution.get("modifiers") or []
-            if not str(one["name"]).startswith(OF_GPUS)
-            and one["name"] not in graph.nodes[item.id].diagnostics
+            if not str(one["name"]).startswith(OF_GPUS) and one["name"] not in node.diagnostics
         ]
-        return replace(item, meta={**item.meta, "execution": {**execution, "modifiers": left}})
+        meta = {**item.meta, "execution": {**execution, "modifiers": left}}
+        params = {
+            name: f"{folder}/{value.lstrip('/')}" if _leads_out(node, name, value) else value
+            for name, value in dict(item.params).items()
+        }
+        return replace(item, meta=meta, params=params)
 
     plan: Any = graph.plan
-    modified = {name for name, node in graph.nodes.items() if node.needs_gpu or node.diagnostics}
-    nodes = [without(item) if item.id in modified else item for item in plan.nodes]
+    nodes = [changed(item) for item in plan.nodes]
     made: Plan = replace(plan, nodes=nodes, node_index={item.id: item for item in nodes})
     return made
+
+
+def _leads_out(node: Node, name: str, value: object) -> bool:
+    """Whether a parameter names a file outside the build folder that an operation writes."""
+    if name not in ("path", "out") or not isinstance(value, str) or not node.published:
+        return False
+    # Observers may write into the current folder.
+    return node.role == "observer" or (node.role == "sink" and value.startswith("/"))
 
 
 def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Finding:

@@ -136,19 +136,19 @@ class Preflight:
         end = self._process.end(*os.wait4(self._process.pid, 0)[1:])
         self._process = None
         if end.of_job == 0:
-            *found, odd = json.loads(self._told.read_text(encoding="utf-8"))
+            *found, odd, written = json.loads(self._told.read_text(encoding="utf-8"))
             findings, doubts = ([Finding(**one) for one in listed] for listed in found)
         else:
             findings, doubts = self._ended(end)
-            odd = []
-        warnings = [*map(_doubt, doubts), *odd]
+            odd, written = [], []
+        warnings = [*map(_doubt, doubts), *odd, *written]
         if self._left_out:
             stages = ", ".join(map(repr, self._left_out))
             warnings.append(
                 f"not tried with the first events, as they need workers of their pool: {stages}, "
                 "and what reads their results"
             )
-        if not findings and not doubts:
+        if not findings and not doubts and not odd:  # what is odd is said again
             self._inputs.note_passed(self._passed)
         return findings, warnings
 
@@ -180,6 +180,7 @@ class Preflight:
             left_out |= {node.id for node in graph.nodes.values() if node.scope == "final"}
         if not self._draws:
             left_out |= {node.id for node in graph.nodes.values() if _is_plot(node)}
+        left_out |= {node.id for node in graph.nodes.values() if _writes_anywhere(node)}
         digests = _digests(variation, [self._inputs.identity(one.file) for one in chosen.values()])
         known = self._passed | self._inputs.passed
         new = {name for name, digest in digests.items() if digest not in known} - left_out
@@ -277,13 +278,19 @@ class Preflight:
             os.environ["FASTHEP_SMK_POOL"] = DEFAULT_POOL  # jobs have it
             _limit_memory()
             _paint_nothing()
+            written = _watched(str(self._inputs.root))
             try:
                 certain, doubtful, odd = self._findings()
             except Exception as error:  # what cannot be tried may be right
                 problem = f"not tried with its first events: {type(error).__name__}: {error}"
                 certain, doubtful, odd = [], [Finding(problem=problem)], []
             found = [[asdict(one) for one in listed] for listed in (certain, doubtful)]
-            files.write_text(self._told, json.dumps([*found, odd]))
+            told = [
+                f"{path} was written while operations were tried with the first {_EVENTS} events: "
+                "if it keeps what follows from events, remove it before the run"
+                for path in written
+            ]
+            files.write_text(self._told, json.dumps([*found, odd, told]))
             say(done="0")
             status = 0
         finally:
@@ -390,6 +397,27 @@ def _content(node: Node) -> list[object]:
 def _is_plot(node: Node) -> bool:
     """Whether FAST-HEP makes something of a finished histogram or table."""
     return node.role == "sink" and node.scope == "final" and node.published
+
+
+def _watched(root: str) -> dict[str, None]:
+    """Return files below a folder that this process opens to write from now on, as it does so."""
+    written: dict[str, None] = {}
+
+    def look(event: str, given: tuple[object, ...]) -> None:
+        if event == "open" and isinstance(given[0], str) and isinstance(given[2], int):
+            path = os.path.abspath(given[0])  # noqa: PTH100
+            writes = given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            if writes and path.startswith(f"{root}/") and "/__pycache__/" not in path:
+                written[os.path.relpath(path, root)] = None
+
+    sys.addaudithook(look)
+    return written
+
+
+def _writes_anywhere(node: Node) -> bool:
+    """Whether a sink of the user's own is given an absolute path: only it knows for what."""
+    given = (one for one in dict(node.params).values() if isinstance(one, str))
+    return node.role == "sink" and not node.published and any(one.startswith("/") for one in given)
 
 
 def _shape(value: object) -> object:

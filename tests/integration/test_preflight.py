@@ -103,8 +103,13 @@ def test_an_own_operation_runs_with_the_first_events_of_the_first_file_that_has_
     analysis: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write(analysis)
-    assert check(capfd) == (0, "")
+    status, said = check(capfd)
+    assert status == 0
     assert ran_with(analysis) == [100]
+    assert said == (
+        "fasthep-smk: warning: ran_with was written while operations were tried with the first 100 "
+        "events: if it keeps what follows from events, remove it before the run\n"
+    )
 
 
 def test_what_does_not_fit_its_columns_is_refused_at_its_line(
@@ -284,6 +289,27 @@ def test_what_it_makes_stays_out_of_the_build_folder(analysis: Path) -> None:
     assert failed.returncode == 1
     assert "AssertionError" in failed.stderr
     assert artifacts(build) == finished, "results of all events, not of the first ones"
+
+
+def test_what_it_makes_does_not_replace_results_elsewhere(
+    analysis: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """FAST-HEP's writers, renderers and sinks may write anywhere."""
+    away = analysis / "elsewhere"
+    skim = {"kind": "root_tree", "path": str(away / "skim.root")}
+    plot = {"op": "hep.render.hist1d", "style": {"experiment": "ROOT"}}
+    write(analysis, more={"styles": {"plot": plot}})
+    document = yaml.safe_load((analysis / "workflow.yaml").read_text())
+    cuts, hist = document["analysis"]["stages"][-2:]
+    cuts["write"] = skim
+    hist["render"] = {"style": "plot", "out": str(away / "plot"), "when": "final"}
+    params = {"path": str(away / "sink" / "{dataset}-{part}.root"), "keep": ["MET"]}
+    sink = {"id": "Sink", "role": "sink", "op": "root_tree", "from": "Cuts", "params": params}
+    document["analysis"]["stages"].append(sink)
+    (analysis / "workflow.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    assert check(capfd)[0] == 0
+    assert ran_with(analysis) == [100]
+    assert not away.exists()
 
 
 def test_what_is_not_wanted_does_not_run(analysis: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_planned_look_keeps_no_process_alive(scheduler: Any) -> None:
 
 
 _IMPORTED = """
-import os, sys
+import importlib.util, os, sys
 from fasthep_smk.executors import start
 
 def look():
@@ -109,6 +109,7 @@ def look():
         assert f"{name}.linalg" not in sys.modules and f"{name}.core" not in sys.modules, name
     report = sys.modules["snakemake_executor_plugin_slurm.efficiency_report"]
     assert report.parse_maxrss("2G") == 2048  # it asks pandas
+    assert importlib.util.find_spec("pandas").name == "pandas"
     import pandas
     from numpy import linalg
     assert report.pd.DataFrame is pandas.DataFrame and report.np.linalg is linalg
