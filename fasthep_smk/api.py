@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.cli.parser import names_of_options
+from fasthep_smk.storage import last_run
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Findings, RunFailed, SmkError, nearest
@@ -102,7 +104,7 @@ def translate(
 
 
 def load_results(build: str | os.PathLike[str] = "build") -> Results:
-    """Return the results in a build folder.
+    """Return the results in a build folder, with a warning if the last run has not finished.
 
     Raises:
         Findings: it is no build folder, or no run has ended there.
@@ -116,6 +118,10 @@ def load_results(build: str | os.PathLike[str] = "build") -> Results:
             expected="a build folder with run_summary.yaml or reports/VARIATION/run_summary.yaml",
             hint="run the workflow, or name its --outdir",
         )
+    run = last_run.read(folder)
+    if run is not None and run["outcome"] != "finished":
+        text = f"the last run in {folder} has not finished ({run['outcome']}): results may be of "
+        warnings.warn(f"{text}different versions of the workflow", stacklevel=2)
     return found
 
 

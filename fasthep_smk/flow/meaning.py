@@ -244,8 +244,8 @@ def _of_plots(
             yield Doubt(
                 file=workflow,
                 key=f"{key if key.startswith('styles.') else f'{key}.style'}.style.experiment",
-                problem="is not given: FAST-HEP writes 'CMS' and '13 TeV' on such plots",
-                expected="CMS or ATLAS for its label, ROOT for none",
+                problem="is not given: FAST-HEP writes 'CMS' and '13 TeV' on such plots; say ROOT "
+                "for neither",
             )
             labelled = True  # said once
         found = list(vocabulary.findings(spec, "style", file=workflow, key=key))
@@ -349,6 +349,11 @@ def _unchanged(
                 expected=_REPLACED,
                 hint="define a column from it in a hep.define stage, and replace that column",
             )
+        left = [stage for stage, text in expressions_of(plan) if name in _names(text)]
+        if left and name in used:
+            stages = ", ".join(map(repr, dict.fromkeys(left)))
+            problem = f"is not replaced in {stages}: use a copy there, and replace that, too"
+            yield Doubt(file=workflow, key=f"{key}.replace.{name}", problem=problem)
 
 
 def _is_seen(plan: ExecutionPlan) -> bool:

@@ -142,6 +142,7 @@ def run(session: RunSession) -> Finished:
         if session.prestarted is not None:
             session.prestarted.discard()
         failures.forget(build)
+        report_page.note_that_all_is_done(translation)
         return Finished(translation, session.page, 0)
     with report_page.noting(translation, session.page):
         return _run_jobs(session)

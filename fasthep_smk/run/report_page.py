@@ -130,14 +130,22 @@ def noting(translation: Translation, page: Page) -> Iterator[None]:
     _end(translation.build, run, "finished")
 
 
+def note_that_all_is_done(translation: Translation) -> None:
+    """Note a run with nothing to do, if the last one has not come to its end."""
+    run = last_run.read(translation.build)
+    if run is not None and run["outcome"] != "finished":
+        _end(translation.build, _begun(translation), "finished")
+
+
 def is_outdated(build: Path) -> bool:
-    """Return whether the page is older than what was translated last, or not there."""
+    """Return whether the page is older than the last translation or run, or not there."""
     try:
         written = (build / layout.REPORT).stat().st_mtime
-        tables = [path.stat().st_mtime for path in (build / layout.TASKS).glob("*.json")]
+        known = [build / layout.LAST_RUN, *(build / layout.TASKS).glob("*.json")]
+        times = [path.stat().st_mtime for path in known if path.exists()]
     except OSError:
         return True
-    return max(tables, default=0.0) > written
+    return max(times, default=0.0) > written
 
 
 def _begun(translation: Translation) -> LastRun:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from fasthep_smk import load_results
 from fasthep_smk.contrib.report import document, facts, page
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.browser import measured, printed, show
@@ -216,6 +217,25 @@ def test_it_names_the_files_that_own_code_has_read(tmp_path: Path, smk: Run) -> 
     assert list(by) == ["my_ops.py", "scale.txt"]
     assert by["scale.txt"] == "my.pair_mass"
     assert "Read by your own code" in (tmp_path / "build/report.html").read_text()
+
+
+def test_a_repair_by_undoing_an_edit_is_a_finished_run(tmp_path: Path, smk: Run) -> None:
+    assert smk("init", cwd=tmp_path).returncode == 0
+    assert smk("workflow.yaml", cwd=tmp_path).returncode == 0
+    module = tmp_path / "my_ops.py"
+    before = module.read_text()
+    first = "    if mask is not None:\n"
+    module.write_text(before.replace(first, f"    assert len(pt) <= 100\n{first}"))
+    assert smk("workflow.yaml", cwd=tmp_path).returncode == 1
+    with pytest.warns(UserWarning, match="has not finished .failed."):
+        load_results(tmp_path / "build")
+    module.write_text(before)
+    assert smk("workflow.yaml", cwd=tmp_path).returncode == 0
+    assert (
+        json.loads(smk("report", "--json", cwd=tmp_path).stdout)["verdict"]["state"] == "finished"
+    )
+    assert "<title>finished" in (tmp_path / "build/report.html").read_text()
+    load_results(tmp_path / "build")
 
 
 # --- as a browser shows it ------------------------------------------------------------------------
