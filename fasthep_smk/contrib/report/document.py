@@ -71,7 +71,8 @@ class Report:
 
     ``earlier`` is how many of the jobs that are done ran in an earlier run; ``missing_share`` are
     the events of ``missing`` as a share of all. ``failed`` is how many jobs failed: ``failures``
-    are the first of them. ``reasons`` are those of `LastRun`.
+    are the first of them. ``reasons`` are those of `LastRun`. ``older`` are those of several
+    variations whose results an earlier run has made: the job that ends them is not done.
     """
 
     build: str
@@ -96,6 +97,7 @@ class Report:
     inputs: Sequence[InputFile]
     own_reads: Sequence[OwnRead]
     verdict: Verdict
+    older: Sequence[str]
 
 
 def report_on(facts: Facts) -> Report:
@@ -103,6 +105,9 @@ def report_on(facts: Facts) -> Report:
     run, build = facts.run, facts.build
     counts = by_state(facts.jobs)
     made, left, share = round(time.time(), 3), _seconds_left(facts), _missing_share(facts)
+    cutflows, histograms = results.cutflows(build), results.histograms(build)
+    names = {row.variation for row in cutflows} | {row.variation for row in histograms}
+    ends = facts.ends if len(names) > 1 else {}
     found = Report(
         build=str(build),
         made=made,
@@ -112,8 +117,8 @@ def report_on(facts: Facts) -> Report:
         missing_share=share,
         sample=facts.sample,
         seconds_left=left,
-        cutflows=results.cutflows(build),
-        histograms=results.histograms(build),
+        cutflows=cutflows,
+        histograms=histograms,
         skims=results.skims(build),
         files=results.result_files(build),
         rules=measures.rules(facts.done),
@@ -126,6 +131,7 @@ def report_on(facts: Facts) -> Report:
         inputs=facts.inputs,
         own_reads=facts.own_reads,
         verdict=_verdict(facts, counts, share, _end(made, left)),
+        older=[name for name in sorted(names) if ends and not ends.get(name)],
     )
     return cleaned(found)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,7 +20,6 @@ from fasthep_smk.contrib.report.document import clean
 from fasthep_smk.contrib.report.numbers import change
 
 _Numbers: TypeAlias = npt.NDArray[np.float64]
-_Places: TypeAlias = npt.NDArray[np.int64]
 #: The contents of bins along an axis, and their variances: two rows, so that lines can be added.
 _Line: TypeAlias = npt.NDArray[np.float64]
 _Datasets: TypeAlias = Mapping[str, _Line]
@@ -29,6 +28,8 @@ _Datasets: TypeAlias = Mapping[str, _Line]
 _ROOM = 2_000_000
 #: Bins of a picture: of more, neighbours are drawn as their mean. Datasets with lines of their own.
 _BINS, _DATASETS = 100, 8
+#: Categories below whose axis anything stands, and characters that there is room for below it.
+_CATEGORIES, _CHARACTERS = 10, 50
 #: Datasets are drawn on a logarithmic scale if their largest bins differ by more than this factor.
 _FAR_APART = 30
 #: The size of a picture; where its lines begin and end, and those of the ratio, from the top.
@@ -42,58 +43,69 @@ COLOURS = (
 )  # fmt: skip
 
 
-def drawn(build: Path) -> tuple[list[str], list[str]]:
-    """Return pictures of histograms, and files of those that have none, or no variations there."""
+def drawn(build: Path, older: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """Return pictures of histograms, and files of those that are in none, or not with all bins.
+
+    Variations that are ``older`` than nominal are not compared with it.
+    """
     stages: dict[str, dict[str, Path]] = {}
     for stage, variation, path in results.listed(build, "histograms"):
         stages.setdefault(stage, {})[variation] = path
-    groups = results.variations(build)
+    groups, weights = results.variations(build), results.weight_axes(build)
     figures, left_out, room, more = list[str](), list[str](), _ROOM, _ROOM
     for stage, paths in stages.items():
-        plain, varied = list[str](), list[str]()
+        plain, varied, lost = list[str](), list[str](), list[str]()
         # Axes and annotations may be such as no run makes.
         with contextlib.suppress(Exception), np.errstate(all="ignore"):
             chosen = list(paths.items())[: 1 if more < 0 else None] if room > 0 else []
             read = {name: results.histogram(path) for name, path in chosen}
-            for is_varied, figure in _figures(stage, _variants(read), groups):
-                (varied if is_varied else plain).append(figure)
+            lost = [name for name, histogram in read.items() if histogram is None]
+            readable = {name: one for name, one in read.items() if name not in lost}
+            for variation, together in results.compared(readable, older):
+                title = results.title(stage, variation)
+                variants, weighted = _variants(together, weights)
+                bins = _bins(next(iter(variants.values())))
+                lost += [name for name in together if _bins(variants[name]) != bins]
+                for is_varied, figure in _figures(title, variants, weighted, groups):
+                    (varied if is_varied else plain).append(figure)
         room, more = room - sum(map(len, plain)), more - sum(map(len, varied))
         if room >= 0:
             figures += plain if more < 0 else [*plain, *varied]
         if not plain or room < 0 or (more < 0 and len(paths) > 1):
-            left_out.append(str(next(iter(paths.values())).relative_to(build)))
+            lost = [next(iter(paths))]
+        left_out += [str(paths[name].relative_to(build)) for name in lost]
     return figures, left_out
 
 
-def _variants(read: Mapping[str, Any]) -> dict[str, Any]:
-    """Return histograms by their variation, nominal first; also those along an axis of weights."""
-    found: dict[str, Any] = {}
-    for variation, histogram in read.items():
-        if histogram is None:
-            continue
-        axes = [[] if axis.traits.ordered else [*axis] for axis in histogram.axes]
+def _variants(of: Mapping[str, Any], weights: set[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return histograms by variation, nominal first, and which are along an axis of weights."""
+    found, weighted = dict[str, Any](), dict[str, Any]()
+    for variation, histogram in of.items():
+        axes = [[*axis] if axis.name in weights else [] for axis in histogram.axes]
         at = next((at for at, names in enumerate(axes) if "nominal" in names), None)
         parts = {"nominal": histogram} if at is None else results.along(histogram, at)
         found[variation] = parts.pop("nominal")
-        if len(found) == 1:
-            found |= parts
-    return found
+        weighted = weighted or (parts if len(found) == 1 else {})
+    return found | weighted, [*weighted]
+
+
+def _bins(histogram: Any) -> list[Any]:
+    return [axis for axis in histogram.axes if axis.name != "dataset"]
 
 
 def _lines(histogram: Any, number: int) -> dict[str, _Line]:
-    """Return the contents along an axis for each dataset that has any."""
+    """Return the contents along an axis for each dataset."""
     at = number - ("dataset" in [axis.name for axis in histogram.axes[:number]])
     found = {}
     for dataset, part in results.by_dataset(histogram).items():
         flat = part.project(at)
         values, variances = flat.values(), flat.variances()
-        if values.any():
-            found[dataset] = np.array([values, 0 * values if variances is None else variances])
+        found[dataset] = np.array([values, 0 * values if variances is None else variances])
     return found
 
 
 def _figures(
-    stage: str, variants: Mapping[str, Any], groups: Mapping[str, str]
+    stage: str, variants: Mapping[str, Any], weighted: Iterable[str], groups: Mapping[str, str]
 ) -> Iterator[tuple[bool, str]]:
     """Yield the pictures of a histogram along each axis, and whether they show variations."""
     nominal = next(iter(variants.values()))
@@ -105,9 +117,15 @@ def _figures(
             for name, histogram in variants.items()
             if number < len(histogram.axes) and histogram.axes[number] == axis
         }
+        of_nominal = next(iter(lines.values()))
+        for dataset in of_nominal:
+            # A dataset that `apply_to` leaves out has no weights but those of nominal.
+            if not any(lines[name][dataset].any() for name in weighted):
+                for name in weighted:
+                    del lines[name][dataset]
         title = f"{stage}: {axis.label or axis.name}" if len(axes) > 1 else stage
-        nothing = {"": np.zeros((2, len(axis)))}
-        yield False, _figure(axis, title, _largest(next(iter(lines.values()))) or nothing)
+        filled = {dataset: line for dataset, line in of_nominal.items() if line.any()}
+        yield False, _figure(axis, title, _largest(filled) or {"": np.zeros((2, len(axis)))})
         yield from ((True, figure) for figure in _varied(axis, title, lines, groups))
 
 
@@ -147,7 +165,10 @@ def _varied(
     changed = [
         dataset
         for dataset, line in nominal.items()
-        if any(not np.array_equal(line[0], of.get(dataset, line)[0]) for of in varied.values())
+        if any(
+            not np.array_equal(line[0], of.get(dataset, line)[0], equal_nan=True)
+            for of in varied.values()
+        )
     ]
     yield from figures(changed)
     if len(changed) > 1:
@@ -169,6 +190,7 @@ def _figure(axis: Any, title: str, lines: Mapping[str, _Line], *, ratio: bool = 
         for (name, line), colour in zip(lines.items(), colours, strict=True)
         if name
     )
+    items += "".join(f"<li>{n}: {escape(clean(name))}</li>" for n, name in _numbered(axis).items())
     return (
         f"<figure>{_svg(axis, [*lines.values()], colours, ratio=ratio)}"
         f'<figcaption>{escape(clean(title))}<ul class="legend">{items}</ul></figcaption></figure>'
@@ -182,12 +204,13 @@ def _svg(axis: Any, lines: Sequence[_Line], colours: Sequence[str], *, ratio: bo
     widths = np.diff(ends)
     edges = axis.edges[ends]
     values = np.array([np.add.reduceat(line[0], starts) / widths for line in lines])
-    values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+    values[~np.isfinite(values)] = np.nan  # a gap
+    numbers = np.nan_to_num(values)
     frame, drawn, texts = list[str](), list[str](), list[str]()
 
-    def at(numbers: Any, low: float, high: float, top: int, end: int) -> _Places:
+    def at(numbers: Any, low: float, high: float, top: int, end: int) -> _Numbers:
         share: _Numbers = (np.clip(numbers, low, high) - low) / (high - low)
-        return np.rint(end - share * (end - top)).astype(np.int64)
+        return np.rint(end - share * (end - top))
 
     def scale(ticks: Mapping[float, str], low: float, high: float, top: int, end: int) -> None:
         for tick, label in ticks.items():
@@ -196,16 +219,16 @@ def _svg(axis: Any, lines: Sequence[_Line], colours: Sequence[str], *, ratio: bo
             texts.append(f'<text class="e" x="{_LEFT - 10}" y="{y + 9}">{label}</text>')
 
     x = at(edges, edges[0], edges[-1], _RIGHT, _LEFT)
-    tops = values.max(axis=1)
+    tops = numbers.max(axis=1)
     least = tops[tops > 0].min(initial=math.inf)
-    if not ratio and values.min() >= 0 and tops.max() > _FAR_APART * least:
+    if not ratio and numbers.min() >= 0 and tops.max() > _FAR_APART * least:
         low, high = math.log10(least / 10), math.log10(2 * tops.max())
         values = np.log10(np.maximum(values, 10**low))
         powers = range(math.ceil(low), math.floor(high) + 1)
         scale({n: f"{10.0**n:g}" for n in powers[:: len(powers) // 5 + 1]}, low, high, _TOP, bottom)
         zero = bottom
     else:
-        low, high = min(0.0, values.min()), max(0.0, values.max()) * 1.08 or 1.0
+        low, high = min(0.0, numbers.min()), max(0.0, numbers.max()) * 1.08 or 1.0
         scale(_ticks(low, high, 4), low, high, _TOP, bottom)
         zero = int(at(0.0, low, high, _TOP, bottom))
     for line, colour in zip(values, colours, strict=True):
@@ -213,11 +236,10 @@ def _svg(axis: Any, lines: Sequence[_Line], colours: Sequence[str], *, ratio: bo
             f'<path stroke="{colour}" d="{_steps(x, at(line, low, high, _TOP, bottom), zero)}"/>'
         )
     if ratio:
-        nominal = values[0]
-        has_any = np.where(nominal > 0, nominal, np.inf)
-        errors = np.sqrt(np.add.reduceat(lines[0][1], starts)) / widths / has_any
-        ratios = np.where(nominal > 0, values[1:] / has_any, 1.0)
-        seen = np.abs(ratios - 1)[:, nominal > 0.01 * nominal.max()]
+        nominal = np.where(values[0] > 0, values[0], np.nan)  # else a gap: there is no ratio
+        errors = np.sqrt(np.add.reduceat(lines[0][1], starts)) / widths / nominal
+        ratios = values[1:] / nominal
+        seen = np.nan_to_num(np.abs(ratios - 1)[:, nominal > 0.01 * tops[0]])
         spread = min(1.0, max(0.01, 1.3 * seen.max(initial=0.0)))
         low, high = 1 - spread, 1 + spread
         middle = int(at(1.0, low, high, _RATIO, _BOTTOM))
@@ -242,11 +264,27 @@ def _svg(axis: Any, lines: Sequence[_Line], colours: Sequence[str], *, ratio: bo
     )
 
 
-def _steps(x: _Places, y: _Places, start: int) -> str:
-    """Return the outline of bins with these edges and heights, from a level and back to it."""
-    moves = zip(np.diff(y, prepend=start).tolist(), np.diff(x).tolist(), strict=True)
-    outline = "".join(f"{f'v{up}' if up else ''}h{along}" for up, along in moves)
-    return f"M{x[0]} {start}{outline}V{start}"
+def _numbered(axis: Any) -> dict[int, str]:
+    """Return the names of categories that are too long to stand below their axis, by numbers."""
+    if not axis.traits.discrete or len(axis) > _CATEGORIES:
+        return {}
+    names = [str(name) for name in axis]
+    longest = max(map(len, names))
+    return dict(enumerate(names, 1)) if longest * len(names) > _CHARACTERS else {}
+
+
+def _steps(x: _Numbers, y: _Numbers, start: int) -> str:
+    """Return the outline of bins with these edges and heights, from a level and back to it.
+
+    A height that is not a number leaves a gap.
+    """
+    outline = ""
+    for part in np.ma.clump_unmasked(np.ma.masked_invalid(y)):  # type: ignore[no-untyped-call]
+        ups = np.diff(y[part], prepend=start)
+        steps = zip(ups, np.diff(x[part.start : part.stop + 1]), strict=True)
+        moves = "".join(f"{f'v{up:.0f}' if up else ''}h{along:.0f}" for up, along in steps)
+        outline += f"M{x[part.start]:.0f} {start}{moves}V{start}"
+    return outline
 
 
 def _ticks(low: float, high: float, most: int) -> dict[float, str]:
@@ -260,7 +298,7 @@ def _ticks(low: float, high: float, most: int) -> dict[float, str]:
 
 def _labels(axis: Any, edges: _Numbers) -> dict[float, str]:
     """Return what stands below an axis, and where: the names of categories, or numbers."""
-    if axis.traits.discrete and len(axis) <= 10:
-        centres = (edges[:-1] + edges[1:]) / 2
-        return {float(centre): f"{axis.value(n)}"[:9] for n, centre in enumerate(centres)}
+    if axis.traits.discrete and len(axis) <= _CATEGORIES:
+        centres = ((edges[:-1] + edges[1:]) / 2).tolist()
+        return dict(zip(centres, map(str, _numbered(axis) or axis), strict=True))
     return {} if not axis.traits.ordered else _ticks(float(edges[0]), float(edges[-1]), 5)

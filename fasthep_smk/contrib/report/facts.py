@@ -107,6 +107,7 @@ class Facts:
     how many they are, if only some were asked for. ``nodes`` are those of
     each rule's jobs; ``waited`` is why jobs have waited in the last run, as far as a batch system
     was asked. ``attempts`` are those of the last run that failed, as far as it is known when.
+    ``ends`` is, by variation, whether the job that ends it is done.
     """
 
     build: Path
@@ -122,6 +123,7 @@ class Facts:
     sample: SampleFacts | None = None
     waited: Sequence[Waited] = ()
     attempts: Sequence[JobFacts] = ()
+    ends: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def is_running(self) -> bool:
@@ -175,7 +177,7 @@ def gather(build: Path) -> Facts:
     ends, inputs = dict[str, float](), dict[str, str]()
     events: dict[PartitionPlace, int | None] = {}
     nodes: dict[str, dict[str, None]] = {}
-    observed = dict[str, None]()
+    observed, ended = dict[str, None](), dict[str, bool]()
     for job in listed:
         nodes.setdefault(job.rule, {}).update(dict.fromkeys(job.entry.nodes))
         many = events_of(job, counted)
@@ -210,6 +212,8 @@ def gather(build: Path) -> Facts:
             else:  # the last one still runs, or was stopped
                 tried = tried[:-1]
         jobs.append(fact)
+        if job.scope == "finish":
+            ended[job.entry.variation] = fact.state == "done"
         attempts += _failed(fact, tried, since)
     lacking = _lacking(listed, counted)
     return Facts(
@@ -226,6 +230,7 @@ def gather(build: Path) -> Facts:
         nodes=nodes,
         waited=noted(build),
         attempts=attempts,
+        ends=ended,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import wraps
@@ -51,7 +52,7 @@ def percent(share: float) -> str:
 
 def change(before: float | None, after: float | None) -> Number:
     """Return by how much a number has changed, as a share of what it was."""
-    if not before or after is None:
+    if not before or after is None or not math.isfinite(before + after):
         return Number("–")
     percents = (after / before - 1) * 100
     return Number(f"{percents:+.{0 if abs(percents) >= 10 else 2}f} %" if percents else "0 %")

@@ -157,7 +157,7 @@ def _header(name: str, facts: Facts, report: Report, again: int | None) -> str:
 
 def _parts(facts: Facts, report: Report) -> list[tuple[str, str, str]]:
     """Return the parts of the page: the name and title of each, and what stands in it, if any."""
-    pictures = {"histograms": _histograms(facts.build)}
+    pictures = {"histograms": _histograms(facts.build, report)}
     first, found, work, origin = (
         [
             (part.name, part.title, pictures.get(part.name, "") + _table(part, report))
@@ -217,7 +217,7 @@ def _text(text: str) -> str:
 
 
 def _link(path: str, shown: str) -> str:
-    return f'<a href="./{escape(quote(path))}">{shown}</a>'
+    return f'<a href="./{escape(quote(path, errors="surrogateescape"))}">{shown}</a>'
 
 
 def _described(facts: Iterable[tuple[str, str]]) -> str:
@@ -238,14 +238,16 @@ def _failures(report: Report, table: Section) -> str:
     return "".join(articles)
 
 
-def _histograms(build: Path) -> str:
+def _histograms(build: Path, report: Report) -> str:
     """Return pictures of the histograms, and which lack any."""
-    figures, left_out = drawn(build)
+    figures, left_out = drawn(build, report.older)
     note = (
-        "Sums of weights in each bin. Below: variations divided by nominal; grey: the statistical "
-        "error of nominal. Of several axes, each is drawn with the sums over all others."
+        "Sums of weights in each bin. Variations with a nominal result are divided by it below; "
+        "grey: its statistical error. Of several axes, each is drawn with the sums over all others."
     )
-    why = "not drawn, or without variations, for want of room; or they cannot be read"
+    why = (
+        "not drawn, or without variations, for want of room; of other bins than nominal; unreadable"
+    )
     return f"<p class=note>{note}</p>{_gallery('plots small', figures, why, left_out)}"
 
 
@@ -259,7 +261,9 @@ def _gallery(kind: str, figures: Sequence[str], why: str, left: Sequence[str]) -
 def _plots(build: Path, report: Report) -> str:
     figures, left, room = [], [], _PICTURES
     # Of variations, the histograms are drawn against nominal.
-    varied = tuple(f"artifacts/{name}/" for name in [*results.variations(build)][1:])
+    names = [*results.variations(build)]
+    is_first = "nominal" in names and "nominal" not in report.older
+    varied = tuple(f"artifacts/{name}/" for name in names if is_first and name != "nominal")
     for file in (file for file in report.files if file.shown):
         if file.size > room or file.file.startswith(varied):
             left.append(file.file)

@@ -9,15 +9,18 @@ import math
 import pickle
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
+from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
+
+_T = TypeVar("_T")
 
 _ARTIFACTS = "artifacts"
 #: What a browser shows, by how its name ends, and how such a file begins.
@@ -130,7 +133,28 @@ def group(variation: str) -> str:
     return _PAIRED.sub("", variation) or "up and down"
 
 
-def _title(name: str, variation: str) -> str:
+def compared(found: Mapping[str, _T], older: Collection[str]) -> list[tuple[str, dict[str, _T]]]:
+    """Return results that may be compared: those of variations with nominal, which is the first.
+
+    An ``older`` result, and each where there is no nominal one, stands for itself, with its name.
+    """
+    current = {name: one for name, one in found.items() if name not in older}
+    together = current if current.keys() & {"", "nominal"} else {}
+    alone = [(name, {name: one}) for name, one in found.items() if name not in together]
+    return [*([("", together)] if together else []), *alone]
+
+
+def weight_axes(build: Path) -> set[str]:
+    """Return the names of axes that FAST-HEP makes for the ``variations`` of histograms."""
+    for plan in sorted((build / layout.PLANS).glob("*.json"))[:1]:
+        with contextlib.suppress(*_DAMAGED):
+            nodes = json.loads(files.read_plain(plan))["nodes"]
+            axes = [axis for node in nodes for axis in node["params"].get("axes", ())]
+            return {axis["name"] for axis in axes if axis.get("source") == "__variation__"}
+    return set()
+
+
+def title(name: str, variation: str) -> str:
     """Return how a result is called, with its variation if it is of one."""
     return f"{name} ({variation})" if variation else name
 
@@ -160,7 +184,7 @@ def cutflows(build: Path) -> list[Cutflow]:
         with contextlib.suppress(*_DAMAGED):
             told = json.loads(files.read_plain(path))
             rows = [row for dataset in map(str, told["datasets"]) for row in _cuts(told, dataset)]
-            name, file = _title(stage, variation), str(path.relative_to(build))
+            name, file = title(stage, variation), str(path.relative_to(build))
             found.append(Cutflow(name, stage, variation, file, rows))
     return found
 
@@ -209,7 +233,7 @@ def histograms(build: Path) -> list[HistogramSums]:
 def loaded(build: Path) -> Iterator[tuple[str, Path, Any]]:
     """Yield the title and the file of each histogram, and itself: ``None`` if it cannot be read."""
     for stage, variation, path in listed(build, "histograms"):
-        yield _title(stage, variation), path, histogram(path)
+        yield title(stage, variation), path, histogram(path)
 
 
 def histogram(path: Path) -> Any:
@@ -247,7 +271,7 @@ def _sums(stage: str, variation: str, file: str, histogram: Any) -> Iterator[His
         total, inside = float(values.sum()), float(one.values().sum())
         squares = None if variances is None else float(variances.sum())
         yield HistogramSums(
-            name=_title(stage, variation),
+            name=title(stage, variation),
             stage=stage,
             variation=variation,
             file=file,
@@ -267,7 +291,7 @@ def skims(build: Path) -> list[Skim]:
     for path in sorted((build / _ARTIFACTS).glob("**/files/*/manifest.json")):
         with contextlib.suppress(*_DAMAGED):
             told = json.loads(files.read_plain(path))
-            name = _title(str(told["name"]), _variation(build, path, 3))
+            name = title(str(told["name"]), _variation(build, path, 3))
             found += [
                 Skim(
                     name,

@@ -18,11 +18,12 @@ from fasthep_smk.contrib.report.numbers import (
     size,
     when,
 )
-from fasthep_smk.contrib.report.results import by_cut
+from fasthep_smk.contrib.report.results import by_cut, compared, title
 from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.storage import failures
 
 _KEPT = "Events after each cut, what it keeps of those before it, and what is left of all."
+_OLDER = "Not compared with others, since they are of an earlier run: "
 _CHANGES = "For each systematic variation: by how much its sum of weights differs from the nominal."
 
 
@@ -120,11 +121,22 @@ def _by_variation(rows: Iterable[Any], place: Callable[[Any], Any]) -> dict[Any,
     return found
 
 
+def _notes(report: Report, varied: object) -> list[str]:
+    """Return what is said of the columns of variations, and of those that have none."""
+    older = ", ".join(name or "nominal" for name in report.older)
+    return [*([_CHANGES] if varied else []), *([f"{_OLDER}{older}."] if older else [])]
+
+
 def _cutflows(report: Report) -> list[Section]:
     """Return two tables on each cutflow: events of all datasets, and weights in all variations."""
     found = []
     stages = _by_variation(report.cutflows, lambda row: row.stage)
-    for number, (stage, cutflows) in enumerate(stages.items()):
+    shown = [
+        (title(stage, variation), cutflows)
+        for stage, of_stage in stages.items()
+        for variation, cutflows in compared(of_stage, report.older)
+    ]
+    for number, (name, cutflows) in enumerate(shown):
         nominal, *varied = ((name, by_cut(cutflow)) for name, cutflow in cutflows.items())
         several = len({row.selection for row in nominal[1].values()}) > 1
         none = {dataset: Number("–") for *_, dataset in nominal[1]}
@@ -147,22 +159,23 @@ def _cutflows(report: Report) -> list[Section]:
                     **{name: change(row.weights, total) for name, total in sums.items()},
                 }
             )
-        found.append(Section(f"cutflow-{number}", f"Cutflow {stage}", [*events.values()], [_KEPT]))
+        found.append(Section(f"cutflow-{number}", f"Cutflow {name}", [*events.values()], [_KEPT]))
         if varied or any(row.weights != row.after for row in nominal[1].values()):
-            title = f"Cutflow {stage}: sums of weights"
-            found.append(Section(f"weights-{number}", title, weights, [_CHANGES] if varied else []))
+            name = f"Cutflow {name}: sums of weights"
+            found.append(Section(f"weights-{number}", name, weights, _notes(report, varied)))
     return found
 
 
 def _results(report: Report) -> list[Section]:
     places = _by_variation(report.histograms, lambda row: (row.stage, row.dataset))
-    varied = dict.fromkeys(name for rows in places.values() for name in [*rows][1:])
+    shown = [one for rows in places.values() for one in compared(rows, report.older)]
+    varied = dict.fromkeys(name for _, rows in shown for name in [*rows][1:])
     histograms = []
-    for rows in places.values():
-        row, sums = next(iter(rows.values())), {name: of.sum for name, of in rows.items()}
+    for variation, (row, *others) in ((name, rows.values()) for name, rows in shown):
+        sums = {of.variation: of.sum for of in others}
         histograms.append(
             {
-                "histogram": Link(row.stage, row.file),
+                "histogram": Link(title(row.stage, variation), row.file),
                 "dataset": row.dataset,
                 "bins": row.bins,
                 "effective entries": decimal(row.entries),
@@ -186,7 +199,7 @@ def _results(report: Report) -> list[Section]:
     written = "Events in the skims; the files themselves are below."
     files = [{"file": Link(row.file, row.file), "size": size(row.size)} for row in report.files]
     return [
-        Section("histograms", "Histograms", histograms, [outside, *([_CHANGES] if varied else [])]),
+        Section("histograms", "Histograms", histograms, [outside, *_notes(report, varied)]),
         Section("skims", "Skims", skims, [written]),
         Section("files", "Files", files),
     ]

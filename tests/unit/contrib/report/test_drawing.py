@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 from fasthep_smk.contrib.report import document, drawing, page, tables
 from fasthep_smk.contrib.report.facts import gather
 from fasthep_smk.storage import layout
+from tests.support import tables as support
 
 CANARY = "<script>document.title='canary'</script>"
 SECRET = "https://me:hunter2@host/x"
@@ -44,6 +47,40 @@ def save(build: Path, stage: str, histogram: Any, variation: str = "") -> None:
     manifest.write_text(json.dumps({"histograms": [*listed["histograms"], row]}))
 
 
+def weighted(
+    datasets: dict[str, list[float]], axis: Any = None, variance: float = 0.0
+) -> hist.Hist[Any]:
+    """A histogram with these sums of weights in the bins of each dataset, all of one variance."""
+    bins = len(next(iter(datasets.values())))
+    axis = axis or hist.axis.Regular(bins, 0, bins, name="pt")
+    names = hist.axis.StrCategory([*datasets], name="dataset")
+    made: hist.Hist[Any] = hist.Hist(axis, names, storage=hist.storage.Weight())
+    made.view().value = np.array([*datasets.values()]).T
+    made.view().variance = variance
+    return made
+
+
+def save_weight_axis(build: Path, name: str) -> None:
+    """Write in a plan that an axis of this name is one of weights, as FAST-HEP's compiler does."""
+    params = {"axes": [{"name": "pt"}, {"name": name, "source": "__variation__"}]}
+    (build / layout.PLANS).mkdir(parents=True)
+    plan = json.dumps({"nodes": [{"params": {}}, {"params": params}]})
+    (build / layout.plan("nominal")).write_text(plan)
+
+
+def save_ends(build: Path, **done: bool) -> None:
+    """Write the jobs that end these variations as translated, with the records of those done."""
+    jobs = {name: support.entry(variation=name, folder=f"smk/work/finish/{name}") for name in done}
+    table = support.table(rule="finish", scope="finish", jobs=jobs)
+    (build / layout.table("finish")).write_text(table.to_text())
+    shutil.rmtree(build / "smk/work", ignore_errors=True)
+    for name in (name for name, is_done in done.items() if is_done):
+        (build / jobs[name].folder).mkdir(parents=True)
+        head = {"signature": jobs[name].signature, "started": 1.0, "ended": 2.0}
+        told = {**head, "asked": {"pool": "default"}, "used": {}, "earlier": [], "results": {}}
+        (build / jobs[name].folder / layout.RECORD).write_text(json.dumps(told, indent=1))
+
+
 def save_cutflow(build: Path, variation: str, after: dict[str, list[float]]) -> None:
     """Write a cutflow of 100 events in each dataset, with the sums of weights after its cuts."""
     folder = build / "artifacts" / variation / "cutflows"
@@ -62,6 +99,40 @@ def save_cutflow(build: Path, variation: str, after: dict[str, list[float]]) -> 
     (folder / "Cuts.json").write_text(json.dumps({"datasets": [*after], "nodes": nodes}))
     path = str((folder / "Cuts.json").relative_to(build))
     (folder / "manifest.json").write_text(json.dumps({"cutflows": [{"id": "Cuts", "path": path}]}))
+
+
+Bins = list[tuple[float, float, float]]
+
+
+def bins_of(path: str) -> Bins:
+    """The bins that the outline of a line draws: from where to where, and at what height."""
+    found, x, y = [], 0.0, 0.0
+    for kind, numbers in re.findall(r"([MvhV])([-\d. ]+)", path):
+        first, *more = map(float, numbers.split())
+        if kind == "M":
+            x, y = first, more[0]
+        elif kind == "h":
+            found.append((x, x + first, y))
+            x += first
+        else:
+            y = first if kind == "V" else y + first
+    return found
+
+
+def drawn_lines(figure: str) -> tuple[list[Bins], list[Bins], list[Bins]]:
+    """The lines of a picture, the upper and lower edge of the error, and the lines of the ratio."""
+    above, *bands = re.split('<path class="band"', figure)
+    last = bands[-1] if bands else ""
+    edges = [bins_of(re.findall('d="([^"]*)"', band)[0]) for band in bands]
+    lines, ratios = (
+        [bins_of(path) for path in re.findall('<path stroke="[^"]*" d="([^"]*)"', part)]
+        for part in (above, last)
+    )
+    return lines, edges, ratios
+
+
+def heights(bins: Bins) -> list[float]:
+    return [height for _, _, height in bins]
 
 
 @pytest.fixture
@@ -135,11 +206,147 @@ def test_weights_along_an_axis_are_variations(build: Path) -> None:
     for name, weight in (("nominal", 1), ("up", 1.2), ("down", 0.8)):
         made.fill(50, name, "dy", weight=weight)
     save(build, "Pt", made)
+    save_weight_axis(build, "variation")
     plain, varied = pictures(build)
     assert [*plain[1]] == ["data", "dy"]
     assert (varied[0], [*varied[1]]) == (
         "Pt, up and down: dy", ["nominal", "up +20 %", "down -20 %"],
     )  # fmt: skip
+
+
+def test_a_category_called_nominal_makes_no_axis_of_weights(build: Path) -> None:
+    """Only those axes are of weights that the plan says to be: here none is."""
+    region = hist.axis.StrCategory(["nominal", "tight"], name="region")
+    save(build, "Pt", weighted({"dy": [4.0, 2.0]}, region))
+    (line,), _, _ = drawn_lines(drawing.drawn(build)[0][0])
+    assert [title for title, _, _ in pictures(build)] == ["Pt"]
+    assert len(line) == 2
+
+
+def test_without_nominal_no_variation_takes_its_place(build: Path) -> None:
+    for name, factor in (("w_down", 0.5), ("w_up", 2)):
+        save(build, "Pt", filled({"dy": factor}), name)
+        save_cutflow(build, name, {"dy": [50 * factor, 10 * factor + 0.5]})
+    shown = pictures(build)
+    assert [(title, [*legend]) for title, legend, _ in shown] == [
+        ("Pt (w_down)", ["dy"]), ("Pt (w_up)", ["dy"]),
+    ]  # fmt: skip
+    found = tables.sections(document.report_on(gather(build)))
+    assert [one.title for one in found if "Cutflow" in one.title] == [
+        "Cutflow Cuts (w_down)", "Cutflow Cuts (w_down): sums of weights",
+        "Cutflow Cuts (w_up)", "Cutflow Cuts (w_up): sums of weights",
+    ]  # fmt: skip
+    rows = section(build, "histograms")
+    assert [(row["histogram"], row["sum of weights"]) for row in rows] == [
+        ("Pt (w_down)", "50.00"), ("Pt (w_up)", "200.00"),
+    ]  # fmt: skip
+    assert not any({"w_up", "w_down"} & {*row} for one in found for row in one.rows)
+    assert "differs from the nominal" not in page.write(build).read_text()
+
+
+def test_what_an_earlier_run_made_is_not_compared(build: Path) -> None:
+    for name, factor in (("nominal", 1), ("w_down", 0.5), ("w_up", 2)):
+        save(build, "Pt", filled({"dy": factor}), name)
+        save_cutflow(build, name, {"dy": [50 * factor, 10 * factor]})
+
+    def shown() -> list[str]:
+        text = page.write(build).read_text()
+        return [one for one in re.findall("<figcaption>([^<]*)", text) if "Pt" in one]
+
+    save_ends(build, w_up=True)  # the run was only of this one
+    assert shown() == ["Pt (nominal)", "Pt (w_down)", "Pt (w_up)"]
+    assert [row["histogram"] for row in section(build, "histograms")] == shown()
+    text = page.write(build).read_text()
+    assert "since they are of an earlier run: nominal, w_down." in text
+    assert "differs from the nominal" not in text and 'class="band"' not in text
+    save_ends(build, nominal=True, w_up=True, w_down=False)  # a job of the last one has failed
+    assert shown() == ["Pt", "Pt (w_down)", "Pt, w: dy"]
+    assert [row["w_up"] for row in section(build, "histograms")] == ["+100 %", "–"]
+    save_ends(build, nominal=True, w_up=True, w_down=True)
+    assert shown() == ["Pt", "Pt, w: dy"]
+
+
+def test_a_dataset_that_loses_all_its_events_is_drawn(build: Path) -> None:
+    save(build, "Pt", weighted({"dy": [4.0, 8.0], "tt": [2.0, 2.0]}), "nominal")
+    save(build, "Pt", weighted({"dy": [0.0, 0.0], "tt": [2.0, 2.0]}), "veto")
+    _, (title, legend, _) = pictures(build)
+    assert (title, [*legend]) == ("Pt, veto: dy", ["nominal", "veto -100 %"])
+    _, _, (veto,) = drawn_lines(drawing.drawn(build)[0][1])
+    assert heights(veto) == [450, 450]  # the ratio is 0 in both bins, the lower end of the scale
+
+
+def test_there_is_no_ratio_where_nominal_is_not_positive(build: Path) -> None:
+    save(build, "Pt", weighted({"dy": [4.0, 0.0, -1.0, 8.0]}, variance=1), "nominal")
+    save(build, "Pt", weighted({"dy": [5.0, 1.0, -2.0, 6.0]}), "generator")
+    lines, edges, (ratio,) = drawn_lines(drawing.drawn(build)[0][1])
+    whole = [(start, end) for start, end, _ in lines[0]]
+    assert len(whole) == 4
+    for drawn in (ratio, *edges):
+        assert [(start, end) for start, end, _ in drawn] == [whole[0], whole[3]]
+
+
+def test_what_is_not_a_number_is_a_gap(build: Path) -> None:
+    save(build, "Pt", weighted({"dy": [4.0, 2.0, 4.0]}), "nominal")
+    save(build, "Pt", weighted({"dy": [math.nan, 2.0, math.inf]}), "generator")
+    (_, varied), _, (ratio,) = drawn_lines(drawing.drawn(build)[0][1])
+    assert len(varied) == len(ratio) == 1
+    assert [*pictures(build)[1][1]] == ["nominal", "generator –"]
+
+
+def test_a_variation_of_other_bins_is_told(build: Path) -> None:
+    save(build, "Pt", weighted({"dy": [4.0, 2.0]}), "nominal")
+    save(build, "Pt", weighted({"dy": [4.0, 2.0, 1.0]}), "coarse")
+    assert drawing.drawn(build)[1] == ["artifacts/coarse/histograms/0.pkl"]
+    assert "1 others: not drawn" in page.write(build).read_text()
+
+
+def test_long_categories_are_numbers_with_a_legend(build: Path) -> None:
+    names = [f"two muons and {number} jets" for number in range(3)]
+    short = hist.axis.StrCategory(["2017", "2018"], name="year")
+    save(build, "Region", weighted({"dy": [1.0, 2, 3]}, hist.axis.StrCategory(names, name="r")))
+    save(build, "Year", weighted({"dy": [1.0, 2]}, short))
+    regions, years = drawing.drawn(build)[0]
+    assert all(f"<li>{n}: {name}</li>" in regions for n, name in enumerate(names, 1))
+    assert re.findall(r'<text x="\d+" y="484">([^<]*)', regions) == ["1", "2", "3"]
+    assert re.findall(r'<text x="\d+" y="484">([^<]*)', years) == ["2017", "2018"]
+
+
+def test_ratio_and_error_are_those_of_the_summed_datasets(build: Path) -> None:
+    """By hand: nominal is 20, 30, 50 with the variance 8 in each bin, up 25, 33, 50, down half."""
+    nominal = {"dy": [10.0, 10.0, 20.0], "tt": [10.0, 20.0, 30.0]}
+    up = {"dy": [11.0, 11.0, 25.0], "tt": [14.0, 22.0, 25.0]}
+    down = {name: [value / 2 for value in values] for name, values in nominal.items()}
+    # A dataset that one of the pair lacks cannot be compared in the picture of both.
+    save(build, "Pt", weighted({**nominal, "ww": [9.0, 9.0, 9.0]}, variance=4), "nominal")
+    save(build, "Pt", weighted({**up, "ww": [1.0, 1.0, 1.0]}), "jes_up")
+    save(build, "Pt", weighted(down), "jes_down")
+    assert pictures(build)[1][0] == "Pt, jes: dy + tt"
+    lines, (upper, lower), ratios = drawn_lines(drawing.drawn(build)[0][1])
+    # The largest of all, 50, is drawn at 1 / 1.08 of the height between 16 and 320.
+    for line, sums in zip(lines, ([20, 30, 50], [25, 33, 50], [10, 15, 25]), strict=True):
+        expected = [320 - 304 * value / 50 / 1.08 for value in sums]
+        assert heights(line) == pytest.approx(expected, abs=1)
+    # Down is half of nominal, and 1.3 times as much is shown of the ratio: 1 ± 0.65 at 400 ± 50.
+    for ratio, values in zip(ratios, ([1.25, 1.1, 1], [0.5] * 3), strict=True):
+        expected = [400 - 50 * (value - 1) / 0.65 for value in values]
+        assert heights(ratio) == pytest.approx(expected, abs=1)
+    for edge, sign in ((upper, 1), (lower, -1)):
+        expected = [400 - sign * 50 * 8**0.5 / value / 0.65 for value in (20, 30, 50)]
+        assert heights(edge) == pytest.approx(expected, abs=1)
+
+
+def test_many_bins_are_drawn_as_means(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bins of 1, 3 and 4 in two steps: 2, the mean of the first two, and 4."""
+    monkeypatch.setattr(drawing, "_BINS", 2)
+    save(build, "Pt", weighted({"dy": [1.0, 3.0, 4.0]}, variance=0.09), "nominal")
+    save(build, "Pt", weighted({"dy": [2.0, 2.0, 2.0]}), "flat")
+    lines, (upper, _), (ratio,) = drawn_lines(drawing.drawn(build)[0][1])
+    (start, middle, first), (_, end, second) = lines[0]
+    assert (middle - start) / (end - start) == pytest.approx(2 / 3, abs=0.01)
+    assert [320 - first, 320 - second] == pytest.approx([152 / 1.08, 304 / 1.08], abs=1)
+    assert heights(ratio) == pytest.approx([400, 400 + 50 * 0.5 / 0.65], abs=1)
+    expected = [400 - 50 * 0.18**0.5 / 2 / 2 / 0.65, 400 - 50 * 0.3 / 4 / 0.65]
+    assert heights(upper) == pytest.approx(expected, abs=1)
 
 
 def test_of_two_axes_each_is_drawn(build: Path) -> None:
@@ -211,6 +418,15 @@ def test_what_cannot_be_read_is_told(build: Path) -> None:
     assert [title for title, _, _ in pictures(build)] == ["Good"]
     text = page.write(build).read_text()
     assert "1 others: not drawn" in text and 'href="./artifacts/histograms/2.pkl"' in text
+
+
+def test_a_link_to_a_name_that_is_no_text_is_that_of_its_bytes(build: Path) -> None:
+    save(build, "Bad", {"no": "histogram"})
+    save(build, "Good", filled({"dy": 1}))
+    manifest = build / "artifacts/histograms/manifest.json"
+    manifest.write_text(manifest.read_text().replace("0.pkl", r"\udcff.pkl"))
+    (build / "artifacts/histograms/0.pkl").rename(build / "artifacts/histograms/\udcff.pkl")
+    assert 'href="./artifacts/histograms/%FF.pkl"' in page.write(build).read_text()
 
 
 def test_a_page_of_27_histograms_with_5_variations_is_small(build: Path) -> None:
@@ -323,6 +539,16 @@ def test_only_what_is_a_picture_is_shown_as_one(
     text = page.write(build).read_text()
     assert len(Sources(text).found) == shown
     assert f"artifacts/plots/{name}" in text  # among the files
+
+
+def test_plots_of_variations_are_shown_without_nominal_ones(build: Path) -> None:
+    (build / "compile").mkdir()
+    (build / "compile/systematics.yaml").write_text("variations: [{name: w_up}, {name: w_down}]")
+    for name in ("w_up", "w_down"):
+        (build / "artifacts" / name / "plots").mkdir(parents=True)
+        (build / "artifacts" / name / "plots/a.gif").write_bytes(b"GIF89a")
+    text = page.write(build).read_text()
+    assert len(Sources(text).found) == 2 and "of variations" not in text
 
 
 def test_plots_of_variations_are_links(build: Path) -> None:
