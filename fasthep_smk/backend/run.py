@@ -115,20 +115,26 @@ def settings_of(plan: Plan, ctx: YamlMapping) -> RunSettings:
             hint=f"{shell(['cd', root])}, and run there",
         )
     workflow, variation = _workflow(plan), _variation(plan)
+    said = _said_of_execution(workflow)
     chunks = [node.partitioning.chunk_size for node in plan.nodes]
     return RunSettings(
         workflow=workflow,
         outdir=Path(ctx["build_paths"].root),
         chunk_size=next(filter(None, chunks), None),
         variation=None if variation == NOMINAL else variation,
-        profile=profile_of(execution),
-        jobs=_workers(execution, workflow),
+        profile=profile_of(execution, said),
+        jobs=_workers(execution, said),
     )
 
 
-def _workers(execution: YamlMapping, workflow: Path) -> int | None:
+def _said_of_execution(workflow: Path) -> YamlMapping:
+    """Return the section of a workflow; FAST-HEP adds to it what its command line says."""
+    found = upstream.load_workflow_with_includes(str(workflow)).doc.get("execution")
+    return found if isinstance(found, dict) else {}
+
+
+def _workers(execution: YamlMapping, said: YamlMapping) -> int | None:
     """Return what ``--workers`` says; what the workflow says of Dask's is not meant for us."""
-    said = upstream.load_workflow_with_includes(str(workflow)).doc.get("execution") or {}
     wanted: int | None = (execution.get("config") or {}).get("n_workers")
     return None if wanted == (said.get("config") or {}).get("n_workers") else wanted
 

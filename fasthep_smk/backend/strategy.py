@@ -9,10 +9,15 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Findings
 
 
-def profile_of(execution: YamlMapping) -> str | None:
-    """Return what ``--profile`` of our own command would say; ``None``: nothing."""
+def profile_of(execution: YamlMapping, said: YamlMapping | None = None) -> str | None:
+    """Return what ``--profile`` of our own command would say; ``None``: nothing.
+
+    What ``execution`` of the workflow has ``said`` of this backend is no word of the command line:
+    ``--backend`` alone makes the strategy ``default``.
+    """
     strategy = str(execution.get("strategy") or "default")
-    return None if strategy == "default" else strategy
+    own = (said or {}).get("backend") == "snakemake" and (said or {}).get("strategy")
+    return None if strategy in ("default", own) else strategy
 
 
 def validate_execution(execution: YamlMapping) -> None:
@@ -23,8 +28,11 @@ def validate_execution(execution: YamlMapping) -> None:
     Raises:
         Findings: what is wrong with it.
     """
+    profile = profile_of(execution)
+    if profile is None:
+        return  # the run looks for a default, which may be beside the workflow
     try:
-        load_site(profile_of(execution), "default", workflow="")
+        load_site(profile, "default", workflow="")
     except Findings as error:
         key = {"--profile": "--strategy"}
         raise Findings(

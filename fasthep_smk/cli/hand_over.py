@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TypedDict
 
 from fasthep_smk.cli.main import main as fasthep_smk
-from fasthep_smk.config.site import default_profile
+from fasthep_smk.cli.parser import parse
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.names import is_plain
+from fasthep_smk.util.scratch import scratch
 
 #: Seconds since 1970: nothing is older than the marker.
 _LONG_AGO = 1
@@ -52,9 +53,8 @@ def main(arguments: Sequence[str]) -> int:
         os.chdir(how["folder"])
         given = [how["workflow"], "--outdir", str(build), *how["what"]]
         if what == "run":
-            elsewhere = "--profile" in given or default_profile(how["workflow"])[0]
-            here = [] if elsewhere else ["-j", arguments[2]]
-            if status := fasthep_smk(["run", *given, *how["how"], *here]):
+            cores = ["-j", arguments[2]] if _runs_here(given) else []
+            if status := fasthep_smk(["run", *given, *how["how"], *cores]):
                 return status
         found = _asked(given)
     except FileNotFoundError as error:
@@ -90,6 +90,18 @@ def main(arguments: Sequence[str]) -> int:
             )
         print(json.dumps(told))
     return 0
+
+
+def _runs_here(given: list[str]) -> bool:
+    """Whether jobs run on this machine: elsewhere, the cores of this one do not limit them."""
+    # Imported when needed: to ask for results needs none of it.
+    from fasthep_smk.cli.steps import begin
+    from fasthep_smk.translate.translation import load
+
+    options = parse(["run", *given])
+    with scratch() as folder:
+        loaded = load(begin(options, folder / "build", folder / "aside"))
+    return loaded.execution.site.system == "local"
 
 
 def _asked(given: list[str]) -> _Answer | None:

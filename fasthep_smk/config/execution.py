@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,18 @@ def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
         return Site(system, why=f"execution.strategy: {strategy}")
     from fasthep_smk.config.site_profile import read_site
 
-    return read_site(profile, key, Path(workflow))
+    if key == "--profile":
+        return replace(read_site(profile, key, Path(workflow)), origin="option")
+    try:
+        return replace(read_site(profile, key, Path(workflow)), origin="default")
+    except Findings as error:
+        raise Findings([_or_here(one) for one in error.findings]) from None
+
+
+def _or_here(finding: Finding) -> Finding:
+    """Return a finding about a default site, with how to run without it."""
+    here = "run on this machine: --profile local"
+    return replace(finding, hint=f"{finding.hint} (or {here})" if finding.hint else here)
 
 
 def _system_of(strategy: str, workflow: str) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from fasthep_smk.util.documents import YamlMapping
 
@@ -19,11 +20,13 @@ _VARIABLE = "SNAKEMAKE_PROFILE"
 class Site:
     """Where a run goes. ``waiting``, ``keep_logs``: seconds; ``file``: the site's pools.yaml.
 
-    ``said`` is all that stands there.
+    ``said`` is all that stands there. ``origin`` is what chose the site, ``why`` that in words:
+    ``--profile``, ``execution.strategy``, or a default, which nobody names for this run.
     """
 
     system: str
     folder: Path | None = None
+    origin: Literal["option", "strategy", "default"] = "strategy"
     why: str = ""
     settings: YamlMapping = field(default_factory=dict)
     file: str = "pools.yaml"
@@ -44,7 +47,9 @@ def default_profile(workflow: str, strategy: str = "default") -> tuple[str | Non
     """
     named = os.environ.get(_VARIABLE, "").strip()
     if named not in ("", "none"):
-        return named, _VARIABLE
+        file = Path(named).expanduser()
+        is_file = file.name in PROFILE_FILES and os.path.isfile(file)  # noqa: PTH113
+        return str(file.parent) if is_file else named, _VARIABLE
     tops = [Path(workflow).parent / "profiles"]
     tops += snakemake_folders() if strategy == "default" else []
     for folder in (top / "default" for top in tops):

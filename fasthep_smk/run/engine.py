@@ -26,7 +26,7 @@ from fasthep_smk.storage.run_lock import locks_of_snakemake
 from fasthep_smk.translate.translation import Translation
 from fasthep_smk.translate.write import Written
 from fasthep_smk.util import files
-from fasthep_smk.util.errors import RunFailed
+from fasthep_smk.util.errors import JobsFailed, RunFailed
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class Engine:
     can show them. When no job has ended for ``patience`` seconds, ``reasons`` is asked why, and its
     lines are printed. After a success, logs older than ``keep_logs`` seconds are removed. ``held``
     is the lock of the build folder, which Snakemake's process shares. What was ``prestarted`` is
-    taken over; with ``plots``, the fork server gets ready for those.
+    taken over; with ``plots``, the fork server gets ready for those. ``default_site`` is that of
+    the run, if nobody has named it: its options may be what Snakemake refuses.
     """
 
     settings: RunSettings
@@ -66,6 +67,7 @@ class Engine:
     held: int | None = None
     prestarted: Prestarted | None = None
     screen: display.Screen | None = None
+    default_site: str = ""
 
     @classmethod
     def of(
@@ -91,6 +93,7 @@ class Engine:
             held=held,
             prestarted=prestarted,
             screen=screen,
+            default_site=placement.site.why if placement.site.origin == "default" else "",
         )
 
     def run(self, written: Written, extra: Sequence[str] = ()) -> JobsRun:
@@ -152,7 +155,14 @@ class Engine:
             if status != 0:
                 from fasthep_smk.run.what_failed import what_failed
 
-                raise what_failed(written, log, status, reader, sites.system(self.system))
+                error = what_failed(written, log, status, reader, sites.system(self.system))
+                has_begun = isinstance(error, JobsFailed) or failures.read_all(written.build)
+                if self.default_site and not has_begun:
+                    error = RunFailed(
+                        f"{error}\nit has options of the default site {self.default_site}: "
+                        "--profile local runs on this machine without them"
+                    )
+                raise error
         finally:
             for text in failures.warnings(written.build):
                 reader.problem(f"fasthep-smk: warning: {text}")

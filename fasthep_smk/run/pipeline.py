@@ -111,7 +111,7 @@ def load(start: Start) -> Loaded:
 
 def say_site(site: Site) -> None:
     """Print the site of a run if neither the command line nor the workflow names it."""
-    if not site.why.startswith(("--profile", "execution")):
+    if site.origin == "default":
         print(f"fasthep-smk: site: {site.system} ({site.why})", file=sys.stderr)
 
 

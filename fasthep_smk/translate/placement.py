@@ -96,7 +96,7 @@ def place(
             wrong = f"{finding.key}: {finding.problem} ({finding.value})"
             notes.append(f"{wrong}: jobs go to their fallback")
     told = any(one.options.get(site.system) for one in used)
-    if site.folder is None and here is None and site.why.startswith("execution") and not told:
+    if site.folder is None and here is None and site.origin == "strategy" and not told:
         notes.append(
             f"{site.why}: neither the site nor the pools say how to submit jobs: "
             f"'fasthep-smk site init {site.system} my_site' writes a site, and --profile my_site "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from hashlib import sha256
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from fasthep_smk.backend.project_profile import enable
+from fasthep_smk.storage import layout
 from fasthep_smk.util.errors import RunFailed
 from tests.integration.conftest import Run
 from tests.support import cases, warm
@@ -85,6 +87,26 @@ def project(analysis: Path) -> Path:
     """The small analysis, in a folder where FAST-HEP finds us."""
     enable(analysis)
     return analysis
+
+
+def test_the_site_is_that_of_our_own_command(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the workflow itself says comes after the environment and a default beside it."""
+
+    def site() -> str:
+        fasthep(project, "workflow.yaml", "--outdir", "build")
+        return str(json.loads((project / "build" / layout.LAST_RUN).read_text())["site"])
+
+    workflow = project / "workflow.yaml"
+    workflow.write_text("execution: {backend: snakemake, strategy: slurm}\n" + workflow.read_text())
+    beside = project / "profiles/default"
+    beside.mkdir(parents=True)
+    (beside / "config.yaml").write_text("executor: local\n")
+    assert site() == str(beside)
+    workflow.write_text(workflow.read_text().replace("met > 5", "met > 6"))
+    monkeypatch.setenv("SNAKEMAKE_PROFILE", "local")
+    assert site() == "local"
 
 
 BROKEN = """

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import fasthep_smk
+from fasthep_smk.config.run_settings import RunSettings
+from fasthep_smk.run import whole_run
 from fasthep_smk.storage import layout
+from fasthep_smk.util.errors import SmkError
 from tests.integration.conftest import Run
 
 pytestmark = pytest.mark.integration
@@ -61,6 +65,33 @@ def test_it_is_the_site_that_counts(project: Path, smk: Run) -> None:
     alone = smk("doctor", cwd=project)
     assert LINE in alone.stderr
     assert "pool 'mine'" in alone.stdout
+
+
+@pytest.mark.parametrize("said", ["cluster: qsub\n", "use-conda: true\n"])
+def test_a_default_that_snakemake_refuses_is_named(project: Path, smk: Run, said: str) -> None:
+    (project / "profiles/default/config.yaml").write_text(said)
+    done = smk("workflow.yaml", cwd=project)
+    assert done.returncode == 1
+    assert "options of the default site profiles/default: " in done.stderr
+    assert "--profile local runs on this machine" in done.stderr
+    assert smk("workflow.yaml", "--profile", "local", cwd=project).returncode == 0
+
+
+def test_what_a_run_starts_early_is_for_jobs_of_the_site(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prestart(_build: Path, _held: int, system: str) -> None:
+        raise SmkError(f"started for {system}")
+
+    (project / "profiles/default/config.yaml").write_text("executor: slurm\n")
+    (project / "profiles/default/pools.yaml").unlink()
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(whole_run, "prestart", prestart)
+    settings = RunSettings(workflow=Path("workflow.yaml"), outdir=Path("build"))
+    with pytest.raises(SmkError, match="started for slurm"):
+        whole_run.run_whole(settings)
+    with pytest.raises(SmkError, match="started for local"):
+        whole_run.run_whole(replace(settings, profile="local"))
 
 
 def test_python_takes_it(project: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fasthep_smk.cli import hand_over
+from fasthep_smk.storage import layout
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support import warm
 from tests.support.forms import chosen, in_turn, some
@@ -148,6 +151,25 @@ def test_what_is_old_runs_again(project: Project, edit: str) -> None:
     assert project.runs() == ALL
     assert project.fit_is_right()
     assert project.runs() == []
+
+
+def limit_of_cores(project: Project) -> object:
+    return json.loads((project.folder / "build" / layout.LAST_RUN).read_text())["cores"]
+
+
+@pytest.mark.parametrize("where", ["nowhere", "beside the workflow", "in the environment"])
+def test_cores_count_whatever_names_this_machine(
+    project: Project, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project.folder / ("profiles/default" if where == "beside the workflow" else "mine")
+    folder.mkdir(parents=True)
+    (folder / "pools.yaml").write_text("machine: {cpus: 16, memory: 16GB}\n")
+    (folder / "config.yaml").write_text("executor: local\n")
+    if where == "in the environment":
+        monkeypatch.setenv("SNAKEMAKE_PROFILE", str(folder))
+    project.edit(bins(10))
+    assert project.runs() == ALL
+    assert limit_of_cores(project) == 2
 
 
 @pytest.mark.long
@@ -296,3 +318,24 @@ def test_the_rules_of_the_analysis_say_where_they_run(project: Project) -> None:
     assert f"add  --directory {build}" in refused.stdout + refused.stderr
     done = snakemake("-s", "build/smk/Snakefile", "-n", "-d", "build", cwd=project.folder)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "runs_here"),
+    [
+        ("", True),
+        ("execution: {strategy: threads}\n", True),
+        ("execution: {strategy: slurm}\n", False),
+    ],
+)
+def test_the_strategy_of_the_workflow_counts(
+    analysis: Path, said: str, runs_here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow = analysis / "workflow.yaml"
+    workflow.write_text(said + workflow.read_text())
+    monkeypatch.chdir(analysis)
+    given = ["workflow.yaml", "--outdir", "build"]
+    assert hand_over._runs_here(given) is runs_here
+    assert hand_over._runs_here([*given, "--profile", "local"])
+    monkeypatch.setenv("SNAKEMAKE_PROFILE", "htcondor")
+    assert not hand_over._runs_here(given)

@@ -79,7 +79,41 @@ def test_what_the_environment_names_and_is_not_there(
         load_site(None, "default", workflow=workflow)
     (finding,) = error.value.findings
     assert (finding.key, finding.problem) == ("SNAKEMAKE_PROFILE", "no such profile")
-    assert finding.hint == "did you mean 'slurm'?"
+    assert finding.hint == "did you mean 'slurm'? (or run on this machine: --profile local)"
+
+
+def test_a_default_that_is_wrong_is_named_with_a_way_around_it(
+    tmp_path: Path, workflow: str
+) -> None:
+    folder = make_profile(tmp_path / "mine/snakemake/default", executor="pbs")
+    with pytest.raises(Findings) as error:
+        load_site(None, "default", workflow=workflow)
+    (finding,) = error.value.findings
+    assert finding.file == str(folder / "config.yaml")
+    assert "--profile local" in str(finding.hint)
+    with pytest.raises(Findings) as error:
+        load_site(str(folder), "default", workflow=workflow)
+    assert "--profile local" not in str(error.value)
+
+
+def test_the_environment_may_name_the_file_of_a_profile(
+    tmp_path: Path, workflow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_profile(tmp_path / "named")
+    monkeypatch.setenv("SNAKEMAKE_PROFILE", str(folder / "config.yaml"))
+    assert load_site(None, "default", workflow=workflow).folder == folder
+
+
+def test_who_has_chosen_a_site_is_known_whatever_it_is_called(
+    tmp_path: Path, workflow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path of a default site may begin as the words for another origin do."""
+    assert load_site(None, "slurm", workflow=workflow).origin == "strategy"
+    assert load_site("local", "slurm", workflow=workflow).origin == "option"
+    make_profile(tmp_path / "execution_tests/profiles/default")
+    monkeypatch.chdir(tmp_path)
+    found = load_site(None, "default", workflow="execution_tests/workflow.yaml")
+    assert (found.origin, found.why) == ("default", "execution_tests/profiles/default")
 
 
 @pytest.mark.parametrize("place", ["profiles", "profiles/default", "profiles/default/config.yaml"])
