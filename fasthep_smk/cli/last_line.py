@@ -10,25 +10,34 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from fasthep_smk.cli.parser import parse
 from fasthep_smk.cli.run import ended_as
 from fasthep_smk.cli.status import failure_as_data
-from fasthep_smk.storage import failures, layout
+from fasthep_smk.storage import failures, last_run, layout
 from fasthep_smk.storage.jobs import is_done, read_jobs, state_of
 from fasthep_smk.storage.missing_report import reported
 from fasthep_smk.util.errors import RunFailed, SmkError
 
+#: A run has ended well, and was told after ``--`` or by its profile not to run its jobs.
+_UNFINISHED = {
+    "outcome": "unfinished",
+    "problem": "Snakemake has not run all jobs: it was told so after --, or by the profile",
+}
+
 
 def with_last_line(arguments: list[str], obey: Callable[[argparse.Namespace], int]) -> int:
     """Let ``obey`` run a workflow, then print the line; return or raise what ``obey`` does."""
-    build: Path | None = None
-    outcome, problem = "refused", ""
+    try:
+        options = parse(arguments)  # it may print help, and end the process
+    except Exception as error:
+        _print_line(sys.stdout, "refused", str(error), None)
+        raise
+    build = options.outdir.absolute()
+    outcome, problem, before = "refused", "", last_run.read(build)
     with _standard_output() as stream:
         try:
-            options = parse(arguments)
-            build = options.outdir.absolute()
             status = obey(options)
             outcome, problem = ended_as(build), reported(build) or ""
             return status
@@ -37,29 +46,49 @@ def with_last_line(arguments: list[str], obey: Callable[[argparse.Namespace], in
             raise
         except Exception as error:
             problem = str(error)
-            if isinstance(error, RunFailed) or not isinstance(error, SmkError | ImportError):
+            is_refusal = isinstance(error, SmkError | ImportError)
+            has_begun = isinstance(error, RunFailed) or last_run.read(build) != before
+            if has_begun or not is_refusal:
                 outcome = "failed"
             raise
         finally:
-            found: dict[str, object] = {"report": None, "jobs": None, "failures": []}
-            if build is not None and outcome != "refused":
-                with contextlib.suppress(OSError, SmkError):  # what cannot be read is unknown
-                    found = _left_in(build)
-            named = None if build is None else str(build)
-            line = {"outcome": outcome, "problem": problem, "build": named, **found}
-            print(json.dumps(line), file=stream)
+            _print_line(stream, outcome, problem, build)
 
 
-def _left_in(build: Path) -> dict[str, object]:
-    """Return what a run has left in its build folder: its page, and the states of its jobs."""
-    notes = {(note.rule, note.key): note for note in failures.read_all(build)}
+def _print_line(stream: TextIO, outcome: str, problem: str, build: Path | None) -> None:
+    """Print the line; ``build`` is ``None`` if the command line is wrong."""
+    found: dict[str, Any] = {"report": None, "jobs": None, "failures": []}
+    if build is not None and outcome != "refused":
+        with contextlib.suppress(OSError, SmkError):  # what cannot be read is unknown
+            found = _left_in(build, outcome)
+    named = None if build is None else str(build)
+    line = {"outcome": outcome, "problem": problem, "build": named, **found}
+    print(json.dumps(line), file=stream)
+
+
+def _left_in(build: Path, outcome: str) -> dict[str, Any]:
+    """Return what a run has left in its build folder: its page, and the states of its jobs.
+
+    Jobs that were stopped with the run have not failed. A run that has ended well may have been
+    told to run nothing; then it has another ``outcome``, which is returned, too.
+    """
+    notes = {
+        (note.rule, note.key): note
+        for note in failures.read_all(build)
+        if not (outcome == "stopped" and note.kind == "killed")
+    }
+    jobs = read_jobs(build)
     states = {
         (job.rule, job.key): state_of(is_done(build, job), notes.get((job.rule, job.key)), None)
-        for job in read_jobs(build)
+        for job in jobs
     }
     count = Counter(states.values())
     done, failed, page = count["done"], count["failed"], build / layout.REPORT
+    # A partial run or one of a sample does without some partitions, and without no other job.
+    needed = [states[job.rule, job.key] for job in jobs if job.entry.partition is None]
+    is_left = any(state != "done" for state in needed)
     return {
+        **(_UNFINISHED if is_left and outcome not in ("failed", "stopped") else {}),
         "report": str(page) if page.is_file() else None,
         "jobs": {"done": done, "failed": failed, "left": count.total() - done - failed},
         "failures": [failure_as_data(notes[job]) for job in states if states[job] == "failed"],
@@ -68,12 +97,12 @@ def _left_in(build: Path) -> dict[str, object]:
 
 @contextlib.contextmanager
 def _standard_output() -> Iterator[TextIO]:
-    """Yield standard output; what this process and its children print goes to standard error."""
+    """Yield standard output; what this process and its children print goes to standard error.
+
+    It does so until the process ends: modules of the user's may have registered exit handlers.
+    """
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as stream:
         os.dup2(2, 1)
-        try:
-            with contextlib.redirect_stdout(sys.stderr):
-                yield stream
-        finally:
-            os.dup2(stream.fileno(), 1)
+        sys.stdout = sys.stderr
+        yield stream

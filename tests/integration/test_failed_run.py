@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 
 from fasthep_smk.storage import layout
 from tests.integration.conftest import Run
+from tests.support import warm
 from tests.support.own_op import add_own_op
+from tests.support.processes import until
 
 pytestmark = pytest.mark.integration
 
@@ -33,6 +37,22 @@ def run(*, stream, ctx=None):
     mended = Path(__file__).with_name("mended").exists()
     if ctx["partition"]["file"].endswith("data_1.root") and not mended:
         raise ValueError("no muons today")
+    return stream
+"""
+
+
+SLOW = """\
+import time
+from pathlib import Path
+
+SPEC = {"name": "own.op", "kind": "transform", "params": {},
+        "input": {"name": "stream", "kind": "event_stream", "required": True},
+        "result": {"kind": "event_stream"}}
+
+
+def run(*, stream, ctx=None):
+    Path("begun").touch()
+    time.sleep(60)
     return stream
 """
 
@@ -96,6 +116,77 @@ def test_a_run_without_what_is_missing(fragile: Path, smk: Run) -> None:
     line = line_of(done)
     assert line["outcome"] == "partial"
     assert "THE RESULTS ARE INCOMPLETE" in line["problem"]
+    done = smk("workflow.yaml", "--json", "--chunk-size", "50", "--", "--dry-run", cwd=fragile)
+    assert line_of(done)["outcome"] == "unfinished"
+
+
+def test_a_run_that_fails_after_it_has_begun(fragile: Path, smk: Run) -> None:
+    """The workflow is wrong when it is read again, to go on without what has failed."""
+    op = fragile / "own_ops.py"
+    edit = 'Path("workflow.yaml").write_text("analysis: 7")'
+    op.write_text(op.read_text().replace("raise ValueError", f"{edit}; raise ValueError"))
+    done = smk("workflow.yaml", "--json", "--accept-missing", "50%", "--bundle", "1", cwd=fragile)
+    assert done.returncode == 1
+    line = line_of(done)
+    assert line["outcome"] == "failed"
+    assert "analysis" in line["problem"]
+    assert line["jobs"]["failed"] == 1
+    assert line["jobs"]["done"] >= 1
+
+
+def test_a_run_of_a_sample(analysis: Path, smk: Run) -> None:
+    line = line_of(smk("workflow.yaml", "--json", "--partitions", "data:1", cwd=analysis))
+    assert line["outcome"] == "sample"
+
+
+@pytest.mark.parametrize("how", ["an option", "the profile"])
+def test_a_run_that_is_told_to_run_nothing(analysis: Path, smk: Run, how: str) -> None:
+    if how == "an option":
+        done = smk("workflow.yaml", "--json", "--", "--dry-run", cwd=analysis)
+    else:
+        (analysis / "profiles/default").mkdir(parents=True)
+        (analysis / "profiles/default/config.yaml").write_text("touch: true\n")
+        done = smk("workflow.yaml", "--json", cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    line = line_of(done)
+    assert line["outcome"] == "unfinished"
+    assert "has not run all jobs" in line["problem"]
+    assert line["jobs"]["done"] == 0
+    assert line["jobs"]["left"] >= 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped(analysis: Path, number: signal.Signals) -> None:
+    add_own_op(analysis, SLOW)
+    command = [sys.executable, "-m", "fasthep_smk", "workflow.yaml", "--json", "--no-preflight"]
+    with subprocess.Popen(
+        command, cwd=analysis, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as run:
+        until((analysis / "begun").exists)
+        run.send_signal(number)
+        said, _ = run.communicate(timeout=120)
+    assert run.returncode == 130
+    line = json.loads(said)
+    assert line["outcome"] == "stopped"
+    assert line["jobs"]["failed"] == 0
+    assert line["jobs"]["left"] >= 1
+    assert line["failures"] == []
+    assert json.loads((analysis / "build" / layout.LAST_RUN).read_text())["outcome"] == "stopped"
+
+
+def test_nothing_follows_the_line(analysis: Path) -> None:
+    add_own_op(analysis, OP + 'import atexit\natexit.register(print, "bye")\n')
+    (analysis / "mended").touch()
+    done = warm.run("workflow.yaml", "--json", cwd=analysis, cold=True)
+    assert line_of(done)["outcome"] == "finished"
+    assert "bye" in done.stderr
+
+
+def test_help_has_no_line(analysis: Path, smk: Run) -> None:
+    done = smk("run", "--json", "--help", cwd=analysis)
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: ")
+    assert '"outcome"' not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
