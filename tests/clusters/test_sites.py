@@ -186,7 +186,7 @@ def test_explain_says_what_a_job_gets_of_what_no_pool_says(cluster: Cluster, sys
     done = cluster.run(FASTHEP_SMK, "explain", "workflow.yaml", "--profile", "site", cwd=folder)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert [line for line in lines if "given (-)" in line] == UNSAID[system]
+    assert [line for line in lines if "requested (-)" in line] == UNSAID[system]
     first = next(line.split() for line in lines if "  gpu  " in line)
     assert first[2:8] == ["gpu", "1", "-", "-", "1", "-"]  # cpus, memory, disk, gpus, walltime
 

@@ -63,7 +63,7 @@ def test_results_are_never_stale_and_the_same_in_any_way(tmp_path: Path, seed: i
         printed = mix.call("workflow.yaml", *options, fails=True)
         assert f"stage {stage!r} (" in printed, mix.told(printed)
         assert "failed: it returned" in printed, mix.told(printed)
-        assert ", and got " in printed, mix.told(printed)
+        assert ", but got " in printed, mix.told(printed)
     mix.undo()
     run(mix, granularity)
     run(mix, "auto", "reference")
