@@ -56,7 +56,7 @@ def follow(text: str, installed: Path, home: Path) -> tuple[Path, list[str]]:
             continue
         words = shlex.split(step, comments=True)
         if words[:1] == ["pip"]:
-            assert words[1:] == ["install", ".[slurm]"]
+            assert words[1:] == ["install", "."]
         elif words[:1] == ["cd"]:
             folder = folder / words[1]
         elif words:
