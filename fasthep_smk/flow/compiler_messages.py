@@ -13,7 +13,7 @@ from fasthep_smk.flow import upstream
 from fasthep_smk.flow.local_modules import why_not_found
 from fasthep_smk.flow.places import mapping, named, quoted, stages_by_id, stages_of, written
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, chain_of
+from fasthep_smk.util.errors import Finding, chain_of, nearest
 from fasthep_smk.util.yaml_values import as_yaml
 
 #: A key that a message names.
@@ -66,7 +66,19 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
         key=at or None,
         problem=f"FAST-HEP refuses {content.get('op') or 'it'}: {said}",
         value=as_yaml(text) if text and text not in said else None,
+        hint=_meant(said, mapping(content.get("params"))),
     )
+
+
+def _meant(said: str, params: YamlMapping) -> str | None:
+    """Return which name was meant, if a required parameter or one of those listed is near."""
+    if required := re.search(r"parameter '([^']+)' is required", said):
+        close = nearest(required[1], map(str, params))
+        return f"is {close!r} meant to be {required[1]!r}?" if close else None
+    if listed := re.search(r"'([^']+)'\. Available: \[(.*)\]", said):
+        close = nearest(listed[1], re.findall(r"'([^']+)'", listed[2]))
+        return f"did you mean {close!r}?" if close else None
+    return None
 
 
 def raised_at(error: BaseException) -> tuple[str | None, str]:
