@@ -41,6 +41,8 @@ _LONGEST = 2000
 _MANY = 10
 #: What a source raises that is told to read what there is not; the rest is wrong with a file.
 _OF_NAMES = (KeyError, SyntaxError, NameError, TypeError, AttributeError)
+#: What the system may have more of elsewhere, or later.
+_OF_SYSTEM = (errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
 #: What NumPy says of the largest of no numbers: there was no such object in any event.
 _OF_NONE = "zero-size array to reduction operation"
 #: awkward says after this how it was called.

@@ -150,10 +150,11 @@ def _widened(data: bytes, prefix: str, placeholder: str) -> bytes:
     The installer has put the prefix in the place of the longer placeholder, and zeros behind the
     text for what was left.
     """
-    short, long = os.fsencode(prefix), os.fsencode(placeholder)
+    long = os.fsencode(placeholder)
+    short = re.escape(os.fsencode(prefix)) + rb"(?=[/:\0])"  # not the beginning of another name
 
     def widen(found: re.Match[bytes]) -> bytes:
-        text, size = found[0].replace(short, long), len(found[0])
+        text, size = re.sub(short, lambda _: long, found[0]), len(found[0])
         return text[:size] if not text[size - 1 :].strip(b"\0") else found[0]
 
-    return re.sub(re.escape(short) + rb"[^\0]*\0+", widen, data)
+    return re.sub(short + rb"[^\0]*\0+", widen, data)

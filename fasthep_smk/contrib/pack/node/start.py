@@ -128,7 +128,7 @@ def activate(root: Path) -> None:
     for path in (*sorted(root.glob("etc/conda/env_vars.d/*.json")), root / "conda-meta/state"):
         found = json.loads(path.read_text()) if path.is_file() else {}
         found = found.get("env_vars", {}) if path.name == "state" else found
-        os.environ.update({k: v for k, v in found.items() if v != "***unset***"})
+        os.environ.update({k: str(v) for k, v in found.items() if v != "***unset***"})
     shell = shutil.which("bash") or "/bin/sh"
     for script in sorted(root.glob("etc/conda/activate.d/*.sh")):
         command = [shell, "-c", '. "$0" >&2; exec cat /proc/self/environ', str(script)]
