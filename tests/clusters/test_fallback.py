@@ -262,7 +262,7 @@ def submitted(number):
 
 
 moved = []
-queue = fallback.Queue(lambda job: moved.append(job.jobid), lambda _: None)
+queue = fallback.WaitingJobs(lambda job: moved.append(job.jobid), lambda _: None)
 jobs = [submitted(number) for number in range(int(sys.argv[2]))]
 for job in jobs:
     queue.submitted(job)
@@ -313,14 +313,14 @@ def test_no_job_goes_that_starts_at_that_moment(
         set_state(cluster, "gpu", "up")
 
     opener = threading.Thread(target=open_pool)
-    if system == "slurm":
-        set_state(cluster, "gpu", "down")
-        opener.start()
     # HTCondor starts what it has when it next negotiates.
     wait = chance.uniform(0, 0.1 if system == "slurm" else 4)
-    done = cluster.run(sys.executable, "race.py", system, str(jobs), str(wait), cwd=folder)
-    if system == "slurm":
-        opener.join()
+    with drained(cluster, "gpu") if system == "slurm" else nullcontext():
+        if system == "slurm":
+            opener.start()
+        done = cluster.run(sys.executable, "race.py", system, str(jobs), str(wait), cwd=folder)
+        if system == "slurm":
+            opener.join()
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert sorted(found["moved"] + found["stay"]) == [*range(jobs)]
