@@ -301,6 +301,8 @@ class TestNodesAtTheEnd:
         self, run_end: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """No thread of this process keeps the time, so that it can fork."""
+        # Libraries may start threads when they are used for the first time.
+        run_end(Pages(tmp_path / "first", **dict.fromkeys(self.names, nothing)))
         before = threads()
         seen = []
         monkeypatch.setattr(ending, "has_one_thread", lambda: not seen.append(threads() - before))
