@@ -286,18 +286,20 @@ def _harmless(graph: Graph, folder: Path) -> Plan:
 
     def changed(item: Any) -> Any:
         node = graph.nodes[item.id]
-        execution = dict(node.execution)
-        left = [
-            one
-            for one in execution.get("modifiers") or []
-            if not str(one["name"]).startswith(OF_GPUS) and one["name"] not in node.diagnostics
-        ]
-        meta = {**item.meta, "execution": {**execution, "modifiers": left}}
-        params = {
-            name: f"{folder}/{value.lstrip('/')}" if _leads_out(node, name, value) else value
-            for name, value in dict(item.params).items()
-        }
-        return replace(item, meta=meta, params=params)
+        new: dict[str, Any] = {}
+        if node.needs_gpu or node.diagnostics:
+            execution = dict(node.execution)
+            left = [
+                one
+                for one in execution.get("modifiers") or []
+                if not str(one["name"]).startswith(OF_GPUS) and one["name"] not in node.diagnostics
+            ]
+            new["meta"] = {**item.meta, "execution": {**execution, "modifiers": left}}
+        outside = {name: one for name, one in item.params.items() if _leads_out(node, name, one)}
+        if outside:
+            moved = {name: f"{folder}/{one.lstrip('/')}" for name, one in outside.items()}
+            new["params"] = {**item.params, **moved}
+        return replace(item, **new) if new else item
 
     plan: Any = graph.plan
     nodes = [changed(item) for item in plan.nodes]
