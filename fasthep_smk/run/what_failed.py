@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +33,11 @@ _SHOWN = 10
 _WITHOUT_A_WORD = "ended without an error message: killed, perhaps because memory ran out"
 #: So many datasets are named.
 _NAMED = 5
+#: How Python's faulthandler begins the stack of the thread that crashed, and a frame of it.
+_CRASHED_IN = "\nCurrent thread "
+_FRAME = re.compile(r"  File .+, line \d+ in ")
+#: So many frames are shown.
+_FRAMES = 8
 
 
 def what_failed(
@@ -242,5 +248,16 @@ def _killed(status: int, failed: list[failures.Failure], log: Path) -> list[str]
         f"Snakemake was ended by {in_words(status)}: finished jobs are kept, run the same command "
         "again to continue",
         *([f"    jobs:    {jobs} will run again"] if ended else []),
+        *[f"    at:      {place}" for place in _where_it_crashed(log)],
         f"    log:     {log}",
     ]
+
+
+def _where_it_crashed(log: Path) -> list[str]:
+    """Return the innermost frames of a Snakemake that has crashed, as Python has written them."""
+    try:
+        _, _, stack = log.read_text(errors="replace").rpartition(_CRASHED_IN)
+    except OSError:
+        return []
+    frames = itertools.takewhile(_FRAME.match, stack.splitlines()[1:])
+    return [frame.strip() for frame in itertools.islice(frames, _FRAMES)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -185,6 +186,17 @@ def test_snakemake_that_is_killed_is_named_and_its_jobs_have_not_failed(
     assert "failed" not in said
     (slow / "slow").unlink()
     assert smk("workflow.yaml", cwd=slow).returncode == 0
+
+
+def test_snakemake_that_crashes_says_where(slow: Path) -> None:
+    run = start(slow)
+    os.kill(snakemake_of(slow), signal.SIGSEGV)
+    for pid in tries(slow):
+        os.kill(pid, signal.SIGKILL)
+    said, _ = run.communicate(timeout=90)
+    assert run.returncode == 1
+    assert "Snakemake was ended by signal 11 (segmentation fault): finished jobs are kept" in said
+    assert re.search(r'\n +at: +File ".*", line \d+ in \w+', said)
 
 
 def test_a_refused_workflow_leaves_no_build_folder(slow: Path, smk: Run) -> None:
