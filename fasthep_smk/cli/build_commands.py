@@ -67,7 +67,7 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "retry",
         help="cancel one job in the queue, so that the run submits it again",
         description="Cancel one job in the queue, such as one that hangs: the run submits it "
-        "again, as its next attempt.",
+        "again, and that uses up no attempt.",
     )
     retry.add_argument(
         "job", metavar="JOB", help="its name or number in the queue, as status lists them"
