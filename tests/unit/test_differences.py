@@ -14,6 +14,8 @@ DOCS = ROOT / "docs"
 ENTRIES = list(entries())
 #: The sections of docs/differences.md whose rows are faults of FAST-HEP.
 FAULTS = ("Right where FAST-HEP is wrong", "Refused before anything runs")
+#: The sections of docs/upstream whose faults change results.
+WRONG = {"Wrong or lost results", "Mistakes that give wrong results"}
 
 
 def section(page: str, title: str) -> str:
