@@ -61,12 +61,12 @@ class Held(SmkError):
     @classmethod
     def by(cls, who: Holder, build: Path, *, by_flock: bool = True) -> Held:
         """Return the error that names a process, its host and since when."""
-        path = shell([build / layout.LOCK])
+        path, cancel = shell([build / layout.LOCK]), shell(["fasthep-smk", "cancel", build])
         return cls(
             f"another run is in progress in {build}\n"
             f"    by       process {who['pid'] or '?'} on {who['host'] or '?'}, "
             f"since {who['since'] or '?'}\n"
-            "    hint     wait for it, stop it, or choose another --outdir"
+            f"    hint     wait for it, stop it ({cancel}), or choose another --outdir"
             + ("" if by_flock else f"; if that is not a run of this folder: rm {path}")
         )
 

@@ -41,6 +41,12 @@ _CRASHED_IN = "\nCurrent thread "
 _FRAME = re.compile(r"  File .+, line \d+ in ")
 #: So many frames are shown.
 _FRAMES = 8
+#: What to do about a job that ran out of something; and also if it reads a file.
+_MORE = {
+    "memory": "give its pool or stage more memory",
+    "time": "give its pool a longer walltime, or its stage a longer timeout",
+}
+_SMALLER = "; or cut files into smaller pieces, as with --chunk-size 100k"
 
 
 def what_failed(
@@ -157,8 +163,9 @@ def message(
         used = f"{most // 1000**2} MB used" if most else "use unknown"
         facts.append(("memory", f"{asked} asked for, {used}"))
     command = shell(["snakemake", "--profile", profile.relative_to(build), "--", failure.record])
+    more = _MORE.get(failure.kind, "")
     facts += [
-        ("fix", failure.fix or ""),
+        ("fix", failure.fix or f"{more}{_SMALLER if more and failure.file else ''}"),
         ("log", str(build / log)),
         ("rerun", f"{shell(['cd', build])} && {command}"),
     ]

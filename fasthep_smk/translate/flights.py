@@ -158,7 +158,10 @@ class Preflight:
         key = stages_by_id(self._document).get(stage or "", (None,))[0]
         of = f"{op} " if op else ""
         if end.was_late:
-            problem = f"{of}did not end within {_LONGEST:.0f} s, with {_EVENTS} events"
+            problem = (
+                f"{of}did not end within {_LONGEST:.0f} s, with {_EVENTS} events; --no-preflight "
+                "leaves this trial out"
+            )
         else:
             problem = f"{of}ended the process that tried it with its first events: {end}"
         finding = Finding(file=self._workflow, key=key, problem=problem)
