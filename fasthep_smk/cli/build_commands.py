@@ -108,6 +108,6 @@ def add_trust(command: Parser) -> None:
     command.add_argument(
         "--trust-build",
         action="store_true",
-        help="use a build folder even if other users have made or may write files in it, which "
-        "then run in your name",
+        help="use a build folder even if other users have made or may write files in it: their "
+        "code then runs in your name",
     )

@@ -47,8 +47,8 @@ def do_enable(options: argparse.Namespace) -> int:
     print(f"{'written' if found.written else 'there already'}: {found.path}")
     for name in found.apart:
         print(
-            f"note: your profile {name} does not include registry: a workflow that uses it does "
-            "not find the backend snakemake; add registry to its includes"
+            f"note: your profile {name} does not include registry: add registry to the includes of "
+            f"{name}, or workflows that use {name} do not find the backend snakemake"
         )
     print("fasthep run workflow.yaml --outdir build --backend snakemake --strategy local")
     return 0

@@ -23,7 +23,7 @@ from fasthep_smk.util.errors import RunFailed, SmkError
 #: A run has ended well, and was told after ``--`` or by its profile not to run its jobs.
 _UNFINISHED = {
     "outcome": "unfinished",
-    "problem": "Snakemake has not run all jobs: it was told so after --, or by the profile",
+    "problem": "Snakemake has not run all jobs: an option after -- or the profile left some out",
 }
 
 

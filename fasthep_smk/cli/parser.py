@@ -178,8 +178,8 @@ def make_parser() -> Parser:
             "--granularity",
             choices=("auto", "stage"),
             default="auto",
-            help="join stages where a file in between saves nothing (auto, the default), or "
-            "make one rule per stage (stage)",
+            help="join stages into one rule unless a file between them saves work (auto, the "
+            "default), or make one rule per stage (stage)",
         )
         command.add_argument(
             "--bundle",
@@ -331,14 +331,14 @@ def _add_sample(command: Parser) -> None:
         "--partitions",
         type=values.partitions,
         metavar="DATASET:FIRST-LAST",
-        help="the same with these partitions, counted from 1, and the first one of each other "
-        "dataset: data:1-3,dy:2",
+        help="run only these partitions, counted from 1, and the first one of each other dataset, "
+        "as a sample: data:1-3,dy:2",
     )
     some.add_argument(
         "--events",
         type=values.sample_of_events,
         metavar="EVENTS",
-        help="the same with partitions of about this many events in total; 100k is 100000",
+        help="run only partitions of about this many events in total, as a sample; 100k is 100000",
     )
 
 
@@ -431,7 +431,7 @@ def _add_pack(commands: Commands) -> None:
         type=values.folder,
         default=Path("build"),
         metavar="FOLDER",
-        help="build folder of the run that it is for (default: build)",
+        help="build folder of the run that uses the file (default: build)",
     )
     pack.add_argument(
         "--output",

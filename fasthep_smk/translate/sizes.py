@@ -250,8 +250,8 @@ def unfit(
             pool, key = router.pools.by_name[one.pool], f"{one.key}.ask.{name}"
             findings += more_than_a_worker(pool, name, asked, one.file, key)
     notes = [
-        f"{one.file}: {one.key}: no rule of pool {one.pool!r} has these stages together, "
-        f"{', '.join(one.stages) or 'none'}: it has no effect"
+        f"{one.file}: {one.key}: has no effect, as no rule of pool {one.pool!r} has all of "
+        f"these stages: {', '.join(one.stages) or 'none'}"
         for one in sizes
         if one.key not in taken
     ]

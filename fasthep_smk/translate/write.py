@@ -276,7 +276,7 @@ def worker_script(rules: Iterable[Rule]) -> str:
         "# Starts one job, in the build folder:\n"
         f"# worker [{layout.ALONE} TIME] LOG ATTEMPT THREADS RULE [VARIATION] [DATASET] "
         "[PARTITION]\n"
-        f"# {layout.ALONE}: without a Snakemake beside it, it does what that would do.\n"
+        f"# {layout.ALONE}: no Snakemake runs beside the job, so do what Snakemake would do.\n"
         "# TIME: when it was submitted, in seconds since 1970.\n"
         + begin_alone(
             f"    {layout.IS_ALONE}=1 {layout.SUBMITTED}=$2\n"
