@@ -228,10 +228,10 @@ def _starting(lock: Path) -> Iterator[None]:
     """
     claim, before = lock.with_name(f"{lock.name}.start"), lock.parent.stat()
     end = time.monotonic() + 2 * SILENT
-    made = None
-    while made is None:
+    descriptor = None
+    while descriptor is None:
         try:
-            made = os.open(claim, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(claim, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         except FileExistsError:
             if note_of(claim).is_orphan or time.monotonic() > end:
                 claim.unlink(missing_ok=True)
@@ -239,13 +239,13 @@ def _starting(lock: Path) -> Iterator[None]:
         except OSError:
             break  # the disk is full
     try:
-        if made is not None:
+        if descriptor is not None:
             with contextlib.suppress(OSError):
-                _write(made, state="running")
-            os.close(made)
+                _write(descriptor, state="running")
+            os.close(descriptor)
         yield
     finally:
-        if made is not None:
+        if descriptor is not None:
             claim.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # whoever is refused leaves no trace
                 os.utime(lock.parent, ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -98,14 +98,14 @@ def what_failed(
     words: dict[str, list[str]] = {}
     for item in silent[: _SHOWN - len(shown)]:
         words.setdefault(heard[item], []).append(item)
-    for said, items in words.items():
-        if said.startswith(REFUSED):
-            shown.append(of_refused(said, items, written.build, system))
+    for sentence, items in words.items():
+        if sentence.startswith(REFUSED):
+            shown.append(of_refused(sentence, items, written.build, system))
             continue
         jobs = "a job" if len(items) == 1 else f"{len(items)} jobs"
         logs = [written.build / item for item in items]
-        found = [f"    log:     {path}" for path in logs if path.exists()]
-        shown.append("\n".join([f"{jobs}: {said}", *found]))
+        lines = [f"    log:     {path}" for path in logs if path.exists()]
+        shown.append("\n".join([f"{jobs}: {sentence}", *lines]))
     more = [f"... and {count - _SHOWN} more, see {log}"]
     text = "\n".join([*killed, title, *shown, *(more if count > _SHOWN else [])])
     if status != 1:  # it was killed itself: what would still have run is unknown
@@ -181,8 +181,8 @@ def of_refused(said: str, logs: Sequence[str], build: Path, system: sites.System
     """Return the lines for jobs, by their logs, of which Snakemake was told the same."""
     places = [place for log in sorted(logs) if (place := layout.place_of_log(log))]
     entries = list(_entries(places, build))
-    datasets = list(dict.fromkeys(one.dataset for one in entries if one.dataset))
-    files = [one for one in entries if one.file]
+    datasets = list(dict.fromkeys(entry.dataset for entry in entries if entry.dataset))
+    files = [entry for entry in entries if entry.file]
     jobs = "a job" if len(logs) == 1 else f"{len(logs)} jobs"
     facts = [
         ("dataset", ", ".join(datasets[:_NAMED]) + (", ..." if len(datasets) > _NAMED else "")),
@@ -219,12 +219,12 @@ def _pools(places: Iterable[tuple[str, str]], build: Path) -> list[str]:
 
 def refusal(reader: Reader) -> str:
     """Return why Snakemake did not start: its own line of it if there is one."""
-    found = [line for line in reader.tail if IS_UNUSABLE.match(line)]
-    return "\n    ".join(["Snakemake refuses to start:", *(found or reader.tail)])
+    lines = [line for line in reader.tail if IS_UNUSABLE.match(line)]
+    return "\n    ".join(["Snakemake refuses to start:", *(lines or reader.tail)])
 
 
 def _matches(pattern: re.Pattern[str], lines: Iterable[str]) -> list[str]:
-    return [found[1] for line in lines if (found := pattern.match(line.strip()))]
+    return [match[1] for line in lines if (match := pattern.match(line.strip()))]
 
 
 def _moved_away(paths: list[str]) -> str:
@@ -243,8 +243,8 @@ def _no_space(build: Path, failed: list[failures.Failure]) -> str:
     """Return that the disk is full, and which jobs that has cost."""
     lines = [str(disk_full.finding(build))]
     for item in failed[:3]:
-        what = f"stage {item.stage!r}" if item.stage else f"rule {item.rule}"
-        lines.append(f"    failed:  {what}{f', {item.key}' if item.key else ''}: {item.problem}")
+        name = f"stage {item.stage!r}" if item.stage else f"rule {item.rule}"
+        lines.append(f"    failed:  {name}{f', {item.key}' if item.key else ''}: {item.problem}")
     if len(failed) > 3:
         lines.append(f"    ... and {len(failed) - 3} more")
     return "\n".join(lines)

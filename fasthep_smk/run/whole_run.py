@@ -92,6 +92,6 @@ def _run_once(
         translation = pipeline.accepted_beside_jobs(placed, cancel=cancel)
         page = until_the_end.enter_context(contextlib.closing(report_page.Page(build)))
         session = pipeline.RunSession(translation, page, held, prestarted, screen)
-        found = pipeline.up_to(pipeline.conclude, session, after=pipeline.write)
-        ended(found)
-        return found
+        concluded = pipeline.up_to(pipeline.conclude, session, after=pipeline.write)
+        ended(concluded)
+        return concluded
