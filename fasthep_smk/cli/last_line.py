@@ -57,12 +57,12 @@ def with_last_line(arguments: list[str], obey: Callable[[argparse.Namespace], in
 
 def _print_line(stream: TextIO, outcome: str, problem: str, build: Path | None) -> None:
     """Print the line; ``build`` is ``None`` if the command line is wrong."""
-    found: dict[str, Any] = {"report": None, "jobs": None, "failures": []}
+    details: dict[str, Any] = {"report": None, "jobs": None, "failures": []}
     if build is not None and outcome != "refused":
         with contextlib.suppress(OSError, SmkError):  # what cannot be read is unknown
-            found = _left_in(build, outcome)
+            details = _left_in(build, outcome)
     named = None if build is None else str(build)
-    line = {"outcome": outcome, "problem": problem, "build": named, **found}
+    line = {"outcome": outcome, "problem": problem, "build": named, **details}
     print(json.dumps(line), file=stream)
 
 

@@ -66,8 +66,8 @@ def _with_command(arguments: list[str], commands: Collection[str]) -> list[str]:
 def names_of_options(command: str) -> dict[str, str]:
     """Return the options of a command by their names in Python, ``chunk_size: --chunk-size``."""
     options = subcommands(make_parser())[command]._actions
-    found = [action for action in options if action.option_strings]
-    return {one.dest: one.option_strings[-1] for one in found if one.dest != "help"}
+    named = [action for action in options if action.option_strings]
+    return {action.dest: action.option_strings[-1] for action in named if action.dest != "help"}
 
 
 class _Version(argparse.Action):
@@ -319,22 +319,22 @@ def make_parser() -> Parser:
 
 def _add_sample(command: Parser) -> None:
     """Add what chooses some of the partitions."""
-    some = command.add_mutually_exclusive_group()
-    some.add_argument(
+    group = command.add_mutually_exclusive_group()
+    group.add_argument(
         "--sample",
         type=values.sample,
         metavar="SHARE",
         help="run only this share (1%%) of the partitions of each dataset, at least one; results "
         "are marked as a sample, and a later run adds the rest",
     )
-    some.add_argument(
+    group.add_argument(
         "--partitions",
         type=values.partitions,
         metavar="DATASET:FIRST-LAST",
         help="run only these partitions, counted from 1, and the first one of each other dataset, "
         "as a sample: data:1-3,dy:2",
     )
-    some.add_argument(
+    group.add_argument(
         "--events",
         type=values.sample_of_events,
         metavar="EVENTS",
