@@ -139,9 +139,7 @@ def _markers(rules: Iterable[Rule]) -> dict[str, str]:
 
 def _lost(job: Job, without: Container[Place]) -> list[Partition]:
     """Return the partitions that a job goes without, and that were not left out of a sample."""
-    return [
-        partition for partition in job.missing if (partition.dataset, partition.part) in without
-    ]
+    return [part for part in job.missing if (part.dataset, part.part) in without]
 
 
 def _makes_results(rule: Rule, job: Job, left_out: Container[Place]) -> bool:

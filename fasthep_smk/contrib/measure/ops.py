@@ -179,9 +179,7 @@ def _summary(impl: object, spec: Mapping[str, object]) -> str:
     # Its own docstring, not that of what it is made from; NumPy's begin with the signature.
     own = vars(impl).get("__doc__") if isinstance(impl, type) else getattr(impl, "__doc__", None)
     text = inspect.cleandoc(own) if callable(impl) and isinstance(own, str) else ""
-    paragraphs = [
-        paragraph for paragraph in text.split("\n\n") if not re.match(r"\w+\(", paragraph)
-    ]
+    paragraphs = [part for part in text.split("\n\n") if not re.match(r"\w+\(", part)]
     texts = (
         spec.get("description"),
         *paragraphs[:1],

@@ -149,10 +149,8 @@ def _entry(group: Evidence) -> JsonObject:
 def _measured(
     amount: MeasuredAmount, about: Callable[[float], str], exact: Callable[[int], str]
 ) -> JsonObject:
-    content: JsonObject = {
-        name: about(getattr(amount, name)) for name in ("least", "median", "most")
-    }
-    return content if amount.asked is None else {**content, "asked": exact(amount.asked)}
+    texts: JsonObject = {name: about(getattr(amount, name)) for name in ("least", "median", "most")}
+    return texts if amount.asked is None else {**texts, "asked": exact(amount.asked)}
 
 
 def _bytes(amount: int) -> str:
