@@ -7,7 +7,6 @@ import functools
 import itertools
 import os
 import re
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util import disk_full
-from fasthep_smk.util.errors import JobsFailed, RunFailed, SmkError, SnakemakeCrashed
+from fasthep_smk.util.errors import JobsFailed, RunFailed, SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.processes import in_words
@@ -34,8 +33,6 @@ _SHOWN = 10
 _WITHOUT_A_WORD = "ended without an error message: killed, perhaps because memory ran out"
 #: So many datasets are named.
 _NAMED = 5
-#: What ends a program because of a fault of its own: nobody has killed it.
-_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 #: How Python's faulthandler begins the stack of the thread that crashed, and a frame of it.
 _CRASHED_IN = "\nCurrent thread "
 _FRAME = re.compile(r"  File .+, line \d+ in ")
@@ -65,7 +62,7 @@ def what_failed(
     if status < 0:  # jobs under way have not failed: they have ended with it
         failed = [item for item in failed if item.kind != "killed"]
         if not failed:
-            return (SnakemakeCrashed if -status in _CRASHES else RunFailed)("\n".join(killed))
+            return RunFailed("\n".join(killed))
     noted = {log for item in failed for log in failures.logs_of(item)}
     silent = [
         item
