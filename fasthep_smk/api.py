@@ -120,8 +120,8 @@ def load_results(build: str | os.PathLike[str] = "build") -> Results:
         )
     run = last_run.read(folder)
     if run is not None and run["outcome"] != "finished":
-        text = f"the last run in {folder} has not finished ({run['outcome']}): results may be of "
-        warnings.warn(f"{text}different versions of the workflow", stacklevel=2)
+        text = f"the last run in {folder} has not finished ({run['outcome']}): results may "
+        warnings.warn(f"{text}come from different versions of the workflow", stacklevel=2)
     return results
 
 

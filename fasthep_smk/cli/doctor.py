@@ -232,7 +232,7 @@ def _environment(
         built, text = packing().describe_environment(asked.type, modules, archives)
     except SmkError as error:
         return Check(name, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
-    text += "; jobs are sent it" if sent else "; used only by jobs in transfer mode"
+    text += "; it is sent to jobs" if sent else "; used only by jobs in transfer mode"
     fix = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
     return Check(name, "ok" if built else "note", text, fix)
 
@@ -290,7 +290,7 @@ def _outcome(rule: Rule, answer: WorkerFacts | Silence, here: WorkerFacts) -> Ch
         text += f", {_count(answer['gpus'], 'GPU')}{models}"
     asked = rule.route.attempts[0].request.gpus
     if asked > answer["gpus"]:
-        wrong = f"it asks for {_count(asked, 'GPU')}, and its job sees {answer['gpus'] or 'none'}"
+        wrong = f"it asks for {_count(asked, 'GPU')}, but its job sees {answer['gpus'] or 'none'}"
         return Check(name, "FAILED", f"{text}; {wrong}", "let this pool use nodes with GPUs")
     if differences := "; ".join(_differences(answer, here)):
         return Check(name, "FAILED", f"{text}; {differences}", "use the same environment there")

@@ -109,8 +109,8 @@ def make_parser() -> Parser:
     explain = commands.add_parser(
         "explain",
         help="show rules, pools, requests and files; run nothing",
-        description="Show each rule of a workflow, its pool and the reason for it, what it requests, "
-        "and where each setting comes from. Runs and writes nothing.",
+        description="Show each rule of a workflow, its pool and the reason for it, what it "
+        "requests, and where each setting comes from. Runs and writes nothing.",
     )
     explain.add_argument("--json", action="store_true", help="as JSON")
     check = commands.add_parser(
@@ -147,8 +147,8 @@ def make_parser() -> Parser:
     init = actions.add_parser(
         "init",
         help="ask the batch system and write a first profile",
-        description="Ask the batch system for its partitions or slots, limits, GPUs and accounting. "
-        "Write a first profile (config.yaml and pools.yaml), which you adapt.",
+        description="Ask the batch system for its partitions or slots, limits, GPUs and "
+        "accounting. Write a first profile (config.yaml and pools.yaml), which you adapt.",
     )
     init.add_argument("system", choices=("slurm", "htcondor", "local"))
     init.add_argument("folder", nargs="?", type=values.folder, help="default: site-SYSTEM")
@@ -197,9 +197,10 @@ def make_parser() -> Parser:
         command.add_argument(
             "--profile",
             metavar="SITE",
-            help="where to run: local, slurm, htcondor, or the folder of a Snakemake profile, which "
-            "may hold a pools.yaml (default: the first of SNAKEMAKE_PROFILE, profiles/default "
-            "beside the workflow, execution.strategy, your profile called default)",
+            help="where to run: local, slurm, htcondor, or the folder of a Snakemake profile, "
+            "which may hold a pools.yaml (default: the first of SNAKEMAKE_PROFILE, "
+            "profiles/default beside the workflow, execution.strategy, and your profile called "
+            "default)",
         )
         command.add_argument(
             "--identity",

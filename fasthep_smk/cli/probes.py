@@ -55,10 +55,10 @@ _SHARED = (
     "and submit a job by hand"
 )
 _NO_PYTHON = (
-    "install fasthep-smk in a folder that workers also see, or send jobs an environment "
+    "install fasthep-smk in a folder that workers also see, or send an environment to jobs "
     "(docs/environments.md)"
 )
-_WAITS = "request less, or something else, in this pool; if the cluster is only busy: --timeout"
+_WAITS = "request less, or something else, in this pool; if the cluster is busy, raise --timeout"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def do_run(options: argparse.Namespace) -> int:
     """Run a workflow, or with ``--dry-run`` print what would run."""
     if close := misplaced(options.snakemake):
-        raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
+        raise UsageError(f"{close} belongs before --: options after -- go to Snakemake")
     if options.dry_run:
         return _dry_run(options)
     build = build_folder(options.outdir)

@@ -76,7 +76,7 @@ def _in_vain(layers: list[Layer]) -> Iterator[Finding]:
                 yield Finding(
                     file=layer.file,
                     key=layer.key_at(("credentials", name)),
-                    problem="has no effect: nothing before it requires this credential",
+                    problem="has no effect: no earlier setting requires this credential",
                     expected=f"{name}: {{}} to require it",
                 )
         named |= requirements.keys()

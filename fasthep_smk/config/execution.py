@@ -218,7 +218,7 @@ def _environment_notices(
     if environment.is_packed:
         return [
             f"{environment.file}: environment: {environment.type} is sent with jobs only if "
-            "staging.mode is 'transfer': they use the environment of fasthep-smk, at the same path"
+            "staging.mode is 'transfer': jobs use fasthep-smk's environment, at the same path"
         ]
     if environment.type == "shared-prefix" and environment.prefix not in ("current", sys.prefix):
         return [

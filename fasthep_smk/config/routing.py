@@ -316,7 +316,7 @@ class Router:
         for needs, first, last in routes:
             if needs.fallback_after is not None and last in (None, first):
                 fallback = needs.layer.key_at(("fallback",))
-                yield _no_fallback(needs.layer, f"add {fallback}: the pool to go to then")
+                yield _no_fallback(needs.layer, f"add {fallback}: the pool that jobs then go to")
         used = [first for _, first, _ in routes] + [self._choose(None)[0]]
         left = {first.name for _, first, last in routes if last not in (None, first)}
         for pool in {pool.name: pool for pool in used if pool.name not in left}.values():

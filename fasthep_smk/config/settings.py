@@ -146,7 +146,7 @@ def _warnings(merged: Merged) -> list[str]:
     if type(walltime) is int and origin is not None and walltime > 0:
         warnings.append(
             f"{origin.place(('config', 'walltime'))}: {walltime} is taken as seconds, "
-            f"{units.format_duration(walltime)}; YAML makes a number of an unquoted 12:00:00, "
+            f"{units.format_duration(walltime)}; YAML reads 12:00:00 without quotes as a number, "
             "so put quotes around times"
         )
     for key in merged.get("config") or {}:
@@ -168,7 +168,7 @@ def _words(value: object) -> list[str]:
         return shlex.split(value) if isinstance(value, str) else []
     except ValueError as error:
         raise ValueError(
-            "words as in a shell: each quotation mark closed, no backslash last"
+            "words as in a shell, with all quotation marks closed and no backslash at the end"
         ) from error
 
 

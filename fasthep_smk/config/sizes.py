@@ -98,7 +98,7 @@ def _twice(sizes: Iterable[Size]) -> Iterator[Finding]:
             yield Finding(
                 file=size.file,
                 key=size.key,
-                problem=f"sets again what {first.key} sets for the same jobs",
+                problem=f"repeats what {first.key} sets for the same jobs",
                 value=", ".join(size.stages),
                 expected="one entry for the same scope, stages and pool",
             )

@@ -107,7 +107,7 @@ def refuse_values(
     if kind not in "biufS" or (kind == "S" and not text_too):
         shown = ak.type(column).content
         raise UnfitColumn(
-            text, f"its values are of type {shown}, and numbers{' or texts' * text_too} belong "
+            text, f"its values are of type {shown}, but numbers{' or texts' * text_too} belong "
             "here", "convert it to a column of numbers in an operation of your own",
         )  # fmt: skip
     if not (missing_too and kind != "S"):
@@ -168,7 +168,7 @@ def look_at_axes(
             if len(odd) and values.dtype.kind in "iu":
                 raise UnfitColumn(
                     name,
-                    f"this column holds {odd[0]!s}, and an axis of type bool has bins for 0 and 1 "
+                    f"this column holds {odd[0]!s}, but an axis of type bool has bins for 0 and 1 "
                     "only",
                     "type: int has a bin for each value; or let a hep.define make a flag: "
                     "column > 0",
@@ -200,7 +200,7 @@ def look_at_selection(text: str, value: object) -> None:
         raise UnfitColumn(
             text,
             f"is a number ({shown.rpartition(' ')[2].lstrip('?')}), and selects by position: a "
-            "selection is a yes or no for each object or event",
+            "selection must be a yes or no for each object or event",
             f"compare it: ({text}) != 0, or ({text}) > 0",
         )
     _refuse_missing(text, value, "False")
@@ -317,7 +317,7 @@ def refuse_bits(text: str, events: ak.Array, ctx: Context, *, is_condition: bool
                 ) <= {0, 1}:
                     problem = f"combines {read}, a whole number, with a condition, bit by bit"
                     raise UnfitColumn(
-                        text, problem, f"write ({read} != 0); of one bit, ({read} & 2) != 0"
+                        text, problem, f"write ({read} != 0); for one bit, ({read} & 2) != 0"
                     )
         elif isinstance(part, ast.BinOp):
             asked += [part.left, part.right]

@@ -44,7 +44,7 @@ _DATASET_AXES = ("dataset", "dataset_name")
 #: Where FAST-HEP's compiler replaces a name.
 _REPLACED = (
     "a name in a weight_expr, in the expr of variables, in a selection that is a list, or the "
-    "source of an axis; not one in the groups of a cutflow, or what is reduced"
+    "source of an axis; not one in the groups of a cutflow, or in a reduce"
 )
 
 
@@ -244,8 +244,8 @@ def _of_plots(
             yield Doubt(
                 file=workflow,
                 key=f"{key if key.startswith('styles.') else f'{key}.style'}.style.experiment",
-                problem="is not given: FAST-HEP writes 'CMS' and '13 TeV' on such plots; say ROOT "
-                "for neither",
+                problem="is not given: FAST-HEP writes 'CMS' and '13 TeV' on such plots; write "
+                "ROOT for neither",
             )
             labelled = True  # said once
         found = list(vocabulary.findings(spec, "style", file=workflow, key=key))
@@ -352,7 +352,7 @@ def _unchanged(
         left = [stage for stage, text in expressions_of(plan) if name in _names(text)]
         if left and name in used:
             stages = ", ".join(map(repr, dict.fromkeys(left)))
-            problem = f"is not replaced in {stages}: use a copy there, and replace that, too"
+            problem = f"is not replaced in {stages}: use a copy there, and replace the copy, too"
             yield Doubt(file=workflow, key=f"{key}.replace.{name}", problem=problem)
 
 

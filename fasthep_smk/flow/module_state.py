@@ -55,8 +55,8 @@ def _warning(file: str, line: int, text: str) -> str:
     return (
         f"{file}, line {line}, `{text.strip()}`: the random numbers of a module start again "
         "for each partition and stage, as if it had just been imported. With a seed, all of them "
-        "draw the same numbers: what they smear is correlated and depends on --chunk-size. Without "
-        "one, no result can be made again. Draw in the operation, from rng(ctx) with `from "
+        "draw the same numbers: smeared values are correlated and depend on --chunk-size. Without "
+        "a seed, no result can be reproduced. Draw in the operation, from rng(ctx) with `from "
         "fasthep_smk import rng` (docs/differences.md, Random numbers)"
     )
 

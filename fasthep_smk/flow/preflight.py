@@ -337,7 +337,7 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
     if of_text and "truth value of an array" in said:
         fix = fix or (
             "write &, | and ~ with comparisons in brackets, and where(a > 1, x, y): "
-            "columns have no and, or, not, if, 1 < a < 2"
+            "and, or, not, if and 1 < a < 2 do not work for columns"
         )
     key = of_text or (quoted(document, stage_of(node), said) or "").removesuffix(".id")
     if node.id.startswith("render.") and ".render" not in key:

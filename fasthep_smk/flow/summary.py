@@ -202,8 +202,8 @@ def told(plan: Plan, runs: Iterable[Run]) -> str:
         text += f"- stage {stage!r}: {counts.total()} {what}: {', '.join(shown)}\n"
     for stage, changed in changes.items():
         text += (
-            f"- stage {stage!r} changes {', '.join(changed)}: other stages do not see this, only "
-            "what it returns (docs/own-op.md)\n"
+            f"- stage {stage!r} changes {', '.join(changed)}: other stages do not see this, but "
+            "only what the stage returns (docs/own-op.md)\n"
         )
     return text
 

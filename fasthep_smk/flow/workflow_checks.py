@@ -190,7 +190,7 @@ def _long_id(stage: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
             problem=f"is too long: files are named after it, with more than {_LONGEST_NAME} bytes",
             value=as_yaml(name, 60),
             expected=f"at most {longest} bytes",
-            hint="a short id, and the long text as label of an axis or x-note of the stage",
+            hint="use a short id; put the long text into an axis label or the stage's x-note",
         )
 
 

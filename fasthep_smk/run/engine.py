@@ -161,7 +161,7 @@ class Engine:
                 has_begun = isinstance(error, JobsFailed) or failures.read_all(written.build)
                 if self.default_site and not has_begun:
                     error = RunFailed(
-                        f"{error}\nit has options of the default site {self.default_site}: "
+                        f"{error}\nthe run uses options of the default site {self.default_site}: "
                         "--profile local runs on this machine without them"
                     )
                 raise error

@@ -24,7 +24,7 @@ _GB_HOUR = 3600e9
 
 _HEAD = """\
 # What the jobs in {build} took, and what such jobs should ask for.
-# Edit what stands at `ask`; what was measured is for information only.
+# Edit the values below `ask`; those below `measured` are for information only.
 # To use it: fasthep-smk workflow.yaml --sizes FILE
 """
 

@@ -288,10 +288,10 @@ def verdict(comparison: Comparison) -> str:
 
 def sections(comparison: Comparison) -> list[Section]:
     """Return the tables on what differs; those that would be empty are left out."""
-    largest = f"Of each histogram and dataset, the {_BINS} that differ most."
+    largest = f"The {_BINS} bins that differ most, of each histogram and dataset."
     took = (
-        "What the jobs of each rule took, first → second, those that got slowest at the top. "
-        "Change: of the run time of all its jobs together."
+        "Resources of the jobs of each rule, first → second; rules that slowed down most come "
+        "first. Change: of the total run time of a rule's jobs."
     )
     rules = [
         {

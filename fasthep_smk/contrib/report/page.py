@@ -244,12 +244,10 @@ def _histograms(build: Path, report: Report) -> str:
     """Return pictures of the histograms, and which lack any."""
     figures, left_out = drawn(build, report.older)
     note = (
-        "Sums of weights in each bin. Variations with a nominal result are divided by it below; "
-        "grey: its statistical error. Of several axes, each is drawn with the sums over all others."
+        "Sum of weights in each bin. The lower panel shows variations divided by nominal; grey: "
+        "nominal's statistical error. Of several axes, each is drawn, summed over the others."
     )
-    why = (
-        "not drawn, or without variations, for want of room; of other bins than nominal; unreadable"
-    )
+    why = "not drawn, or without variations: no room, other bins than nominal, or unreadable"
     return f"<p class=note>{note}</p>{_gallery('plots small', figures, why, left_out)}"
 
 
@@ -288,12 +286,12 @@ def _charts(facts: Facts, report: Report) -> str:
     why = "; the batch system's reasons are below" if facts.waited else ""
     kept = f" Results of earlier runs that are still valid are not shown: {report.earlier}."
     charts = {
-        "timeline": "When each job ran. A row is a place for one job, of a pool on a host; in a "
-        "red frame: an attempt that failed; ◆: the one before has failed.",
-        "concurrency": "How many jobs ran at a time in each pool, against its limit (dashed), and "
-        f"how many waited that could have run{why}.",
-        "memory": "From the job that held least memory to that which held most; where jobs asked "
-        "for memory, also that (line), and the scale is logarithmic.",
+        "timeline": "When each job ran. A row holds one job at a time, of a pool on a host. "
+        "Red frame: a failed attempt; ◆: an attempt after a failed one.",
+        "concurrency": "How many jobs of each pool ran at a time, with the pool's limit (dashed), "
+        f"and how many were ready but waited{why}.",
+        "memory": "The range of the memory that jobs of each rule used. If jobs asked for "
+        "memory, a line shows how much, and the scale is logarithmic.",
     }
     figures = "".join(
         f'<figure><figcaption id="on-{name}">{caption}</figcaption><div class="chart" '
@@ -302,7 +300,7 @@ def _charts(facts: Facts, report: Report) -> str:
         if name != "memory" or facts.new
     )
     return (
-        "<p class=note>What ran in the last run, by the time since it began."
+        "<p class=note>What ran in the last run, by the time since the run began."
         f"{kept if report.earlier else ''} Grey: a job was ready but waited."
         f"{' Pale: still running.' if report.counts['running'] else ''}"
         "</p><noscript><p class=note>These charts need JavaScript.</p></noscript>"
@@ -385,8 +383,8 @@ def _rules(report: Report) -> str:
         for source in row.reads:
             readers.setdefault(source, []).append(row.rule)
     return (
-        '<p class="note">Each rule is below the rules that it reads; the colour shows its pool. '
-        "A dashed border: jobs are left to do; red: some failed.</p>"
+        '<p class="note">Each rule is below those whose results it reads; the colour is its pool. '
+        "Dashed border: some jobs are still to do; red: some failed.</p>"
         f'<ul class="legend">{legend}</ul><div class="graph wide" tabindex="0">{drawn}</div>'
         + "".join(_rule(row, readers.get(row.rule, [])) for row in rules)
     )
@@ -402,7 +400,7 @@ def _rule(row: RuleFacts, readers: Iterable[str]) -> str:
     facts += [("pool", escape(", ".join(row.pools))), ("jobs", counts)]
     facts += [("reads", reads), ("read by", read_by)]
     total, kept = sum(row.states.values()), len(row.jobs)
-    of = f"Of {amount(total)} jobs {kept}: first those that failed or run, then the longest."
+    of = f"{kept} of {amount(total)} jobs: failed and running jobs first, then the longest."
     return (
         f'<details class="rule"><summary>{escape(row.rule)}</summary>'
         f'<div id="rule-{encode(row.rule)}"><dl class="facts">{_described(facts)}</dl>'

@@ -173,7 +173,7 @@ def _evaluated(events: ak.Array, text: str, ctx: Context) -> object:
     if count != len(events) and not constant and not names_in(text).isdisjoint(events.fields):
         raise UnfitColumn(
             text,
-            TOTAL if count == 1 else f"makes {count} values of {len(events)}",
+            TOTAL if count == 1 else f"makes {count} values from {len(events)} events",
             "reduce with axis=1",
         )
     if text in _running.weights:
