@@ -44,7 +44,7 @@ from fasthep_smk.util.yaml_values import as_yaml
 #: Names by what they are names of.
 NamesByKind = Mapping[str, Sequence[str]]
 
-_FREE = "nothing reads it; keys that begin with x- are free"
+_FREE = "nothing reads it; keys that begin with x- are allowed"
 _ABSENT = {
     "datasets": "no dataset has this name",
     "drawn": "no dataset has this name",
