@@ -35,6 +35,7 @@ CALLS: Mapping[str, str] = {
     "hepflow.compiler.profiles:load_profile_config_with_provenance": "name project_root entry_dir",
     "hepflow.compiler.profiles:normalize_profile_names": "raw",
     "hepflow.compiler.registry_resolution:resolve_workflow_registry": "workflow context",
+    "hepflow.compiler.snapshot:clear_snapshot": "compile_dir",
     "hepflow.model.data_flow:DependencyContext": "known_functions known_constants context_symbols",
     "hepflow.model.plan_applicability:inactive_inputs_behavior_for_node": "plan node",
     "hepflow.model.plan_applicability:node_applies_to_plan_dataset": "node dataset",
@@ -70,8 +71,6 @@ CALLS: Mapping[str, str] = {
     "hepflow.runtime.engine:execute_plan_partition": (
         "plan ctx registry_cfg initial_values hook_manager"
     ),
-    "hepflow.runtime.hooks.loaders:hook_spec_events": "spec",
-    "hepflow.runtime.hooks.loaders:load_hook_spec": "registry_cfg kind",
     "hepflow.runtime.materialize:materialize_final_products": (
         "plan value_store outdir registry_cfg"
     ),

@@ -187,7 +187,7 @@ class Graph:
         """
         plan = self.plan if nodes is None else plan_files.subset(self.plan, nodes)
         ctx = {"dataset": _as_dict(dataset)}
-        return bool(upstream.source_reads_metadata_only(plan, plan.get_node(source), ctx=ctx))
+        return bool(upstream.source_should_read_metadata_only(plan, plan.get_node(source), ctx=ctx))
 
     def with_readers(self, nodes: Iterable[str]) -> set[str]:
         """Return nodes, and all that need what they make."""
