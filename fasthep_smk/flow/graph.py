@@ -166,7 +166,9 @@ class Graph:
         node = self.plan.get_node(consumer)
         if upstream.inactive_inputs_behavior_for_node(self.plan, node) == "omit":
             return None
-        original = upstream.PlanInputRef(ref.node, ref.port, ref.name)
+        original = upstream.PlanInputRef(
+            node_id=ref.node, output_name=ref.port, input_name=ref.name
+        )
         try:
             found = upstream.resolve_active_input_ref(
                 self.plan, original, dataset=_as_dict(dataset)

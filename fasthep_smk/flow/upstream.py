@@ -17,7 +17,7 @@ from fasthep_smk.flow import contract
 #: runtime, would pay: it is imported when it is used.
 _MODULES = {
     place.partition(":")[2].removeprefix("_"): place
-    for place in (*contract.CALLS, *contract.FIELDS, *contract.METHODS)
+    for place in (*contract.CALLS, *contract.METHODS)
 }
 _LATE = ("hepflow.api", "hepflow.compiler.", "fasthep_")
 
