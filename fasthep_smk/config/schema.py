@@ -44,6 +44,7 @@ _TYPES = Draft202012Validator.TYPE_CHECKER.redefine_many(
 )
 #: Keys that are free everywhere.
 _COMMENTS = "^x-"
+_COMMENT_KEYS = (_COMMENTS, "^(comment|description)$")
 _COMMENT = re.compile("x-.*|comment|description", re.DOTALL)
 #: The problem of a key that a mapping cannot have.
 UNKNOWN = "unknown key"
@@ -145,7 +146,20 @@ def holds(part: str, schema: tuple[str, str]) -> bool:
 def _document(schema: tuple[str, str]) -> JsonObject:
     package, name = schema
     text = resources.files(package).joinpath(name).read_text(encoding="utf-8")
-    return dict(json.loads(text))
+    return dict(json.loads(text, object_hook=_written_out if schema == LANGUAGE else None))
+
+
+def _written_out(part: JsonObject) -> JsonObject:
+    """Return a part of the schema of FAST-HEP's language, which does not say again and again:
+
+    - what FAST-HEP makes a text of may be a number: ``text``;
+    - a mapping that can have no other keys can have comments.
+    """
+    if part.get("type") == "text":
+        part["type"] = ["string", "number", "boolean", "null"]
+    if part.get("additionalProperties") is False:
+        part.setdefault("patternProperties", dict.fromkeys(_COMMENT_KEYS, True))
+    return part
 
 
 @cache
