@@ -7,14 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import op_identity
-from fasthep_smk.flow.reads import modifiers_of
+from fasthep_smk.flow.reads import CATEGORY, modifiers_of
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
 
-_CATEGORY = {
-    "source": "sources", "transform": "transforms", "observer": "observers", "sink": "sinks",
-}  # fmt: skip
 #: Of these, a run loads all that is registered.
 _LOADED = ("functions", "constants", "product_handlers")
 #: Packages whose functions FAST-HEP's own registry names, and this one.
@@ -61,7 +58,7 @@ def _of_operations(plan: Plan) -> set[str]:
     kinds = {str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)}
     found |= set(_modules([(registry.get("hooks") or {}).get(kind) for kind in kinds]))
     for node in plan.nodes:
-        found |= set(_modules((registry.get(_CATEGORY[node.role]) or {}).get(node.impl)))
+        found |= set(_modules((registry.get(CATEGORY[node.role]) or {}).get(node.impl)))
         for name in modifiers_of(node, registry):
             found |= set(_modules((registry.get("execution_modifiers") or {}).get(name)))
     for report in plan.reports:

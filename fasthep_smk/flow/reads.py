@@ -98,8 +98,7 @@ def _reads(plan: Plan, node: PlanNode, registry: Registry, context: object) -> _
 
 def is_diagnostic(registry: Registry, name: str) -> bool:
     """Whether an execution modifier of this name is one of ours, which measure a stage."""
-    entry = (registry.get("execution_modifiers") or {}).get(name)
-    reference = str(entry.get("impl")) if isinstance(entry, dict) else ""
+    reference = op_identity.impl_of(registry, "execution_modifiers", name)
     return reference.startswith(f"{_MEASURING}:")
 
 
@@ -122,19 +121,12 @@ def _named(item: PlanNode) -> list[str]:
 
 
 def is_published(registry: Registry, category: str, name: str) -> bool:
-    entry = (registry.get(category) or {}).get(name)
-    reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
-    return op_identity.is_published(reference.partition(":")[0])
+    return op_identity.is_published(op_identity.impl_of(registry, category, name).partition(":")[0])
 
 
 def references(plan: Plan, item: PlanNode, category: str) -> tuple[str, list[str]]:
     """Return the ``module:object`` of a node's operation and of its modifiers."""
-
-    def reference(category: str, name: str) -> str:
-        entry = (plan.registry.get(category) or {}).get(name)
-        return str(entry.get("impl") or "") if isinstance(entry, dict) else ""
-
-    modifiers = [
-        reference("execution_modifiers", name) for name in modifiers_of(item, plan.registry)
-    ]
-    return reference(category, item.impl), modifiers
+    registry = plan.registry
+    named = modifiers_of(item, registry)
+    modifiers = [op_identity.impl_of(registry, "execution_modifiers", name) for name in named]
+    return op_identity.impl_of(registry, category, item.impl), modifiers

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
-from fasthep_smk.flow import upstream
+from fasthep_smk.flow import op_identity, upstream
 from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.flow.reads import CATEGORY, is_published
 from fasthep_smk.util.errors import chain_of
@@ -180,9 +180,8 @@ def _has_columns(value: object) -> bool:
 
 def _function_line(node: PlanNode, plan: Plan) -> str | None:
     """Return where the function of a user's own operation begins."""
-    entry = (plan.registry.get(CATEGORY[node.role]) or {}).get(node.impl)
-    reference = entry.get("impl") if isinstance(entry, dict) else None
-    found = upstream.load_object(reference) if isinstance(reference, str) else None
+    reference = op_identity.impl_of(plan.registry, CATEGORY[node.role], node.impl)
+    found = upstream.load_object(reference) if reference else None
     code = getattr(found, "__code__", None)
     if not isinstance(code, CodeType) or not _is_own(code):
         return None

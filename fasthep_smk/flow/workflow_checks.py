@@ -7,15 +7,15 @@ itself is FAST-HEP's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fasthep_smk.config.secret_urls import secret_findings
-from fasthep_smk.flow.datasets import dataset_findings
 from fasthep_smk.flow.language import language_findings
-from fasthep_smk.flow.places import datasets_at, mapping, stages_of
+from fasthep_smk.flow.places import datasets_at, mapping, stages_of, variations_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Doubt, Finding, not_among
 from fasthep_smk.util.names import folder_problem
+from fasthep_smk.util.remote import same_file
 from fasthep_smk.util.yaml_values import as_yaml
 
 
@@ -37,7 +37,7 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
         *secret_findings(document, file=workflow),
         *_dataset_findings(document, workflow),
         *_source_findings(document, workflow),
-        *dataset_findings(document, workflow=workflow),
+        *double_findings(document, workflow=workflow),
         *_variation_findings(document, workflow),
         *_stage_findings(document, workflow),
     ]
@@ -54,6 +54,15 @@ _NO_DATASET = "there is no dataset: a source of ROOT files has nothing to read"
 #: Bytes of the name of a file, on the usual file systems.
 _LONGEST_NAME = 255
 _EXPECTED = "data.datasets, sources and analysis.stages"
+#: What differs between two datasets that list one file by mistake.
+_NO_DIFFERENCE = (
+    *("name", "files", "nevents", "group", "xs", "n_unskimmed_events", "filter_efficiency"),
+    *("comment", "description"),
+)
+#: By these, an expression tells which of the events are whose; a text of the name alone does not.
+_TOLD_APART = re.compile(
+    r"""\bdataset_(name|group)\b\s*[^\s'"]|[^\s'"]\s*\bdataset_(name|group)\b"""
+)
 
 
 def name_finding(name: str, problem: str, *, key: str, workflow: str) -> Finding:
@@ -103,7 +112,7 @@ def root_trees_of(document: YamlMapping) -> list[str] | None:
 
 def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     names: set[str] = set()
-    for key, name, content in datasets_at(document):
+    for key, name, _ in datasets_at(document):
         if not name:
             yield Finding(file=workflow, key=f"{key}.name", problem="is missing: it has no name")
         if name and name in names:
@@ -117,15 +126,6 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
         if name and (problem := folder_problem(name)):
             yield name_finding(name, problem, key="data.datasets", workflow=workflow)
         names.add(name)
-        nevents = content.get("nevents")
-        if nevents is not None and not re.fullmatch(r"\s*\d*\s*", str(nevents)):
-            yield Finding(
-                file=workflow,
-                key=f"{key}.nevents",
-                problem="is not a number of events",
-                value=as_yaml(nevents),
-                expected="a whole number, or no nevents",
-            )
     if not names and root_trees_of(document):
         yield Finding(
             file=workflow,
@@ -133,6 +133,43 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
             problem=_NO_DATASET,
             expected="at least one dataset with a name and files",
         )
+
+
+def double_findings(document: Mapping[str, object], *, workflow: str) -> Iterator[Finding]:
+    """Yield files that stand twice, in a dataset or in two that nothing tells apart."""
+    seen: dict[str, tuple[str, dict[str, object]]] = {}
+    exchanged = {
+        str(one)
+        for _, variation in variations_of(document)
+        for pair in mapping(mapping(variation.get("datasets")).get("replace")).items()
+        for one in pair
+    }
+    told_apart = _TOLD_APART.search(repr(document.get("analysis")))
+    for key, name, content in datasets_at(document):
+        own = {key: value for key, value in content.items() if key not in _NO_DIFFERENCE}
+        files = content.get("files")
+        for number, file in enumerate(files if isinstance(files, list) else ()):
+            if not isinstance(file, str):
+                continue
+            same = same_file(file)
+            other, said = seen.get(same, (None, own))
+            # By what is said of it, an operation may tell which of the events are whose; of those
+            # that variations exchange, one is there.
+            same_events = said == own and not {other, name} <= exchanged and not told_apart
+            if other is not None and (other == name or same_events):
+                yield Finding(
+                    file=workflow,
+                    key=f"{key}.files[{number}]",
+                    problem="the dataset lists this file twice: its events would count twice"
+                    if other == name
+                    else f"dataset {other!r} lists this file, too: its events would count twice",
+                    value=as_yaml(file),
+                    expected="each file once",
+                    hint=None
+                    if other == name
+                    else "if both are right, add a key to tell them apart, such as part: low_mass",
+                )
+            seen[same] = (name, own)
 
 
 def _source_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
