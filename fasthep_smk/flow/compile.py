@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import json
 import os
 import sys
 import warnings
@@ -83,6 +84,11 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
         ) from None
     with readable_errors(workflow):
         found = upstream.load_workflow_with_includes(str(workflow))
+        try:
+            json.dumps(found.doc, default=str, skipkeys=True)
+        except (ValueError, RecursionError):
+            problem = "contains itself: an anchor and its *"
+            raise Findings.one(problem, file=str(workflow)) from None
         return dict(found.doc), {str(one): files.sha256_file(Path(one)) for one in found.files}
 
 

@@ -23,16 +23,6 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return what is wrong with a workflow whose includes are merged into ``document``."""
     if not document:
         return [Finding(file=workflow, problem="the workflow is empty", expected=_EXPECTED)]
-    shapes = [
-        Finding(
-            file=workflow, key=key, problem="is not a mapping", value=as_yaml(document[key]),
-            expected=f"{key}: with names below it",
-        )
-        for key in ("data", "analysis", "sources", "systematics", "execution")
-        if document.get(key) is not None and not isinstance(document[key], dict)
-    ]  # fmt: skip
-    if shapes:
-        return shapes
     found = [
         *secret_findings(document, file=workflow),
         *_dataset_findings(document, workflow),
@@ -43,7 +33,7 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     ]
     told = {one.key for one in found}
     others = language_findings(document, workflow=workflow)
-    if any(one.hint == "did you mean 'datasets'?" for one in others):
+    if any(one.key == "data" or one.hint == "did you mean 'datasets'?" for one in others):
         found = [one for one in found if one.problem != _NO_DATASET]
     found += [one for one in others if one.key not in told]
     return found or [*_unnamed(document, workflow)]
@@ -51,8 +41,6 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
 
 _WHEN = ("partition", "dataset", "final", "partition_end", "dataset_end", "run_end")
 _NO_DATASET = "there is no dataset: a source of ROOT files has nothing to read"
-#: Bytes of the name of a file, on the usual file systems.
-_LONGEST_NAME = 255
 _EXPECTED = "data.datasets, sources and analysis.stages"
 #: What differs between two datasets that list one file by mistake.
 _NO_DIFFERENCE = (
@@ -198,7 +186,6 @@ def _variation_findings(document: YamlMapping, workflow: str) -> Iterator[Findin
 
 def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     for key, stage in stages_of(document):
-        yield from _long_id(stage, key, workflow)
         yield from _when_findings(stage, key, workflow)
         yield from _port_findings(stage, key, workflow)
 
@@ -211,24 +198,6 @@ def _unnamed(document: YamlMapping, workflow: str) -> Iterator[Finding]:
             if value is None or not str(value).strip():
                 problem = f"the stage has no {word!r}"
                 yield Finding(file=workflow, key=key, problem=problem)
-
-
-def _long_id(stage: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
-    """Yield an id after which FAST-HEP names files, and no file system takes their names."""
-    name, op = str(stage.get("id") or ""), str(stage.get("op"))
-    draws = stage.get("render") or op.startswith("hep.render.")
-    if not draws and op not in ("hep.hist", "hep.selection.cutflow"):
-        return
-    longest = _LONGEST_NAME - len("render__0.yaml" if draws else ".json")
-    if len(name.encode("utf-8", "replace")) > longest:
-        yield Finding(
-            file=workflow,
-            key=f"{key}.id",
-            problem=f"is too long: files are named after it, with more than {_LONGEST_NAME} bytes",
-            value=as_yaml(name, 60),
-            expected=f"at most {longest} bytes",
-            hint="a short id, and the long text as label of an axis or x-note of the stage",
-        )
 
 
 def _when_findings(stage: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
