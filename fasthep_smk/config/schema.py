@@ -153,10 +153,13 @@ def _written_out(part: JsonObject) -> JsonObject:
     """Return a part of the schema of FAST-HEP's language, which does not say again and again:
 
     - what FAST-HEP makes a text of may be a number: ``text``;
-    - a mapping that can have no other keys can have comments.
+    - a mapping can have no keys but those that are listed, if nothing is said of others;
+    - one that can have no others can have comments.
     """
     if part.get("type") == "text":
         part["type"] = ["string", "number", "boolean", "null"]
+    if "type" in part and "properties" in part:
+        part.setdefault("additionalProperties", False)
     if part.get("additionalProperties") is False:
         part.setdefault("patternProperties", dict.fromkeys(_COMMENT_KEYS, True))
     return part

@@ -1,9 +1,9 @@
 """What FAST-HEP's language means: the annotations of ``language.schema.json``, read in one place.
 
-JSON schema says which keys there are; ``"type": "text"`` is what FAST-HEP makes a text of, and a
-mapping that is closed may still have comments (``config.schema`` writes both out). FAST-HEP passes
-over names that match nothing, and over keys that it does not read beside others: both change
-results without an error. Where that can happen, the schema has one of these keywords:
+JSON schema says which keys there are. ``"type": "text"`` is what FAST-HEP makes a text of, and a
+mapping whose keys are listed has no others but comments (``config.schema`` writes both out).
+FAST-HEP passes over names that match nothing, and over keys that it does not read beside others:
+both change results without an error. Where that can happen, the schema has one of these keywords:
 
 ``x-one-of`` (a name, a list of names, or the keys of a mapping)
     each is one of what the workflow has: its ``datasets``, ``eventtypes``
