@@ -20,6 +20,8 @@ from fasthep_smk.flow.reads import (
     CATEGORY,
     columns_read,
     diagnostics_of,
+    entries_of,
+    hook_entries,
     is_published,
     modifiers_of,
     references,
@@ -232,25 +234,16 @@ def describe(
             retained.setdefault(spec.node_id, set()).add(spec.output_name)
     reads = columns_read(plan)
     hooked = user_hooks(plan, plan.registry)
+    registered, templates = plan.registry, plan.registry.get("report_templates")
+    for_all = [*(registered.get(section) for section in _FOR_ALL), *hook_entries(plan)]
+    resources = plan.execution.get("resources")
     graph = Graph(
         plan,
         hooked=hooked,
         named=named,
-        surroundings=_surroundings(plan, named),
-        sources=_sources(
-            [
-                *(plan.registry.get(section) for section in _FOR_ALL),
-                *((plan.registry.get("hooks") or {}).get(kind) for kind in _hooks(plan)),
-            ],
-            [plan.execution.get("resources"), *_said(plan)],
-            named,
-        ),
-        reporting="|".join(
-            [
-                op_identity.of_entry(plan.registry.get("report_templates") or {}),
-                *named.identities([plan.registry.get("report_templates"), plan.reports]),
-            ]
-        ),
+        surroundings=_identity(for_all, named.identities(resources)),
+        sources=_sources(for_all, [resources, *_said(plan)], named),
+        reporting=_identity([templates], named.identities([templates, plan.reports])),
     )
     global_nodes: set[str] = set()
     for item in plan.nodes:
@@ -259,7 +252,7 @@ def describe(
         if scope == "global":
             global_nodes.add(item.id)
         category = CATEGORY[item.role]
-        implementation = _implementation(plan, item, category, named)
+        entries, params = entries_of(plan, item), _read_params(item)
         graph.nodes[item.id] = Node(
             id=item.id,
             role=item.role,
@@ -272,22 +265,11 @@ def describe(
             reads=reads[item.id][0],
             makes=reads[item.id][1],
             retained=frozenset(retained.get(item.id, ())),
-            implementation=implementation,
+            implementation=_identity(entries, named.identities(params, by=item.impl)),
             sees_variation=item.role in ("observer", "sink")
             or sees_variation(*references(plan, item, category)),
             sees=frozenset({"run"}) if hooked else _sights(plan, item, category),
-            sources=_sources(
-                [
-                    (plan.registry.get(category) or {}).get(item.impl),
-                    *(
-                        (plan.registry.get("execution_modifiers") or {}).get(name)
-                        for name in modifiers_of(item, plan.registry)
-                    ),
-                ],
-                _read_params(item),
-                named,
-                by=item.impl,
-            ),
+            sources=_sources(entries, params, named, by=item.impl),
             rerun=(reruns or {}).get(str(dict(item.meta).get("stage_id") or ""), ""),
             published=is_published(plan.registry, category, item.impl),
             product_id=upstream.product_id(item),
@@ -305,29 +287,9 @@ def describe(
     return graph
 
 
-def _surroundings(plan: Plan, named: NamedFiles) -> str:
-    registry = plan.registry
-    return "|".join(
-        [
-            *(op_identity.of_entry(registry.get(section) or {}) for section in _FOR_ALL),
-            *(op_identity.of_component(registry, "hooks", kind) for kind in _hooks(plan)),
-            *named.identities(plan.execution.get("resources")),
-        ]
-    )
-
-
-def _implementation(plan: Plan, item: PlanNode, category: str, named: NamedFiles) -> str:
-    """Return the identity of an op, of its modifiers and of the files that its parameters name."""
-    return "|".join(
-        [
-            op_identity.of_component(plan.registry, category, item.impl),
-            *(
-                op_identity.of_component(plan.registry, "execution_modifiers", name)
-                for name in modifiers_of(item, plan.registry)
-            ),
-            *named.identities(_read_params(item), by=item.impl),
-        ]
-    )
+def _identity(entries: Iterable[object], files: Iterable[str]) -> str:
+    """Return the identity of what is registered, and of files that are named."""
+    return "|".join([*map(op_identity.of_entry, entries), *files])
 
 
 def _read_params(item: PlanNode) -> YamlMapping:
@@ -335,10 +297,6 @@ def _read_params(item: PlanNode) -> YamlMapping:
     if item.role != "sink":
         return dict(item.params)
     return {key: value for key, value in item.params.items() if key not in ("path", "out")}
-
-
-def _hooks(plan: Plan) -> list[str]:
-    return [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
 
 
 def _said(plan: Plan) -> list[object]:

@@ -40,11 +40,6 @@ def impl_of(registry: Registry, category: str, name: str) -> str:
     return str(entry.get("impl") or "") if isinstance(entry, dict) else ""
 
 
-def of_component(registry: Registry, category: str, name: str) -> str:
-    """Return the identity of a registered component, empty if it is not registered."""
-    return of_entry((registry.get(category) or {}).get(name))
-
-
 def of_entry(entry: object) -> str:
     """Return the identity of all ``module:object`` references in a registry entry."""
     if isinstance(entry, dict):

@@ -58,8 +58,23 @@ def columns_read(plan: Plan) -> dict[str, _Columns]:
 
 def user_hooks(plan: Plan, registry: Registry) -> bool:
     """Whether the plan has a user's own hook: it is handed all that nodes read, and more."""
-    kinds = [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
-    return any(not is_published(registry, "hooks", kind) for kind in kinds)
+    return any(not is_published(registry, "hooks", kind) for kind in _hooks(plan))
+
+
+def _hooks(plan: Plan) -> list[str]:
+    return [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
+
+
+def hook_entries(plan: Plan) -> list[object]:
+    """Return what the hooks of a plan are registered with."""
+    return [(plan.registry.get("hooks") or {}).get(kind) for kind in _hooks(plan)]
+
+
+def entries_of(plan: Plan, item: PlanNode) -> list[object]:
+    """Return what a node's operation is registered with, and its modifiers."""
+    modifiers = plan.registry.get("execution_modifiers") or {}
+    operation = (plan.registry.get(CATEGORY[item.role]) or {}).get(item.impl)
+    return [operation, *map(modifiers.get, modifiers_of(item, plan.registry))]
 
 
 def _reads(plan: Plan, node: PlanNode, registry: Registry, context: object) -> _Columns:
