@@ -176,11 +176,14 @@ class Preflight:
             return
         own = [node for node in graph.nodes.values() if self._is_elsewhere(node)]
         left_out = graph.with_readers(node.id for node in own)
-        if len(chosen) < len({one.dataset for one in variation.partitions}):
-            left_out |= {node.id for node in graph.nodes.values() if node.scope == "final"}
-        if not self._draws:
-            left_out |= {node.id for node in graph.nodes.values() if _is_plot(node)}
-        left_out |= {node.id for node in graph.nodes.values() if _writes_anywhere(node)}
+        is_whole = len(chosen) == len({one.dataset for one in variation.partitions})
+        left_out |= {
+            node.id
+            for node in graph.nodes.values()
+            if (node.scope == "final" and not is_whole)
+            or (_is_plot(node) and not self._draws)
+            or _writes_anywhere(node)
+        }
         digests = _digests(variation, [self._inputs.identity(one.file) for one in chosen.values()])
         known = self._passed | self._inputs.passed
         new = {name for name, digest in digests.items() if digest not in known} - left_out
