@@ -19,7 +19,7 @@ both change results without an error. Where that can happen, the schema has one 
 ``x-beside``
     keys, and what alone is read beside each.
 ``x-unread``
-    keys that are not read here, each with why; under ``if``, as a rule.
+    why keys are not read here, and which; under ``if``, as a rule.
 ``x-ascending``
     two keys: the first is the smaller number.
 ``x-apart``
@@ -190,10 +190,11 @@ def _beside(_: NamesByKind, keys: Mapping[str, list[str]], value: object) -> Ite
                 yield Refusal(f"is ignored next to {key!r}", path=[one], expected=expected)
 
 
-def _unread(_: NamesByKind, keys: Mapping[str, str], value: object) -> Iterator[Refusal]:
-    for key, why in keys.items():
-        if held := mapping(value).get(key):
-            yield Refusal(why, path=[key], value=as_yaml(held), expected=f"no {key}")
+def _unread(_: NamesByKind, reasons: Mapping[str, list[str]], value: object) -> Iterator[Refusal]:
+    for why, keys in reasons.items():
+        for key in keys:
+            if held := mapping(value).get(key):
+                yield Refusal(why, path=[key], value=as_yaml(held), expected=f"no {key}")
 
 
 def _ascending(_: NamesByKind, keys: tuple[str, str], value: object) -> Iterator[Refusal]:
