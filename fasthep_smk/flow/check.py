@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 #: How the names of FAST-HEP's own operations begin; the schema knows the parameters of renderers.
 _OF_FASTHEP = ("hep.", "root_tree")
 _RENDERERS = "hep.render."
-_HINT = "install the package, or put the module beside the workflow or on PYTHONPATH"
 #: Parameters that FAST-HEP's compiler or engine gives, or reads themselves.
 _GIVEN = frozenset(("datasets", "spec", "when", "branches_by_dataset", "metadata_only"))
 _FROM_FASTHEP = _GIVEN | {
@@ -76,7 +75,7 @@ def _unloadable(reference: object, key: str, workflow: str) -> Iterator[Finding]
                 hint = f"write {module.removesuffix('.py').replace('/', '.')}:{name}, without .py"
             elif isinstance(error, ModuleNotFoundError):
                 problem = f"the module {error.name!r} cannot be imported: {error}"
-                hint = local_modules.why_not_found(module) or _HINT
+                hint = local_modules.why_not_found(module)
     value, expected = as_yaml(reference), "module:object that can be imported"
     yield Finding(
         file=workflow, key=key, value=value, problem=problem, expected=expected, hint=hint

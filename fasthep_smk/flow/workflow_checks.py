@@ -144,15 +144,15 @@ def double_findings(document: Mapping[str, object], *, workflow: str) -> Iterato
             # By what is said of it, an operation may tell which of the events are whose; of those
             # that variations exchange, one is there.
             same_events = said == own and not {other, name} <= exchanged and not told_apart
-            what, hint = "the dataset lists this file twice", None
+            problem, hint = "the dataset lists this file twice: its events would count twice", None
             if other != name:
-                what = f"dataset {other!r} lists this file, too"
+                problem = f"dataset {other!r} lists this file, too: its events would count twice"
                 hint = "if both are right, add a key to tell them apart, such as part: low_mass"
             if other is not None and (other == name or same_events):
                 yield Finding(
                     file=workflow,
                     key=f"{key}.files[{number}]",
-                    problem=f"{what}: its events would count twice",
+                    problem=problem,
                     value=as_yaml(file),
                     expected="each file once",
                     hint=hint,
