@@ -110,8 +110,8 @@ def load_results(build: str | os.PathLike[str] = "build") -> Results:
         Findings: it is no build folder, or no run has ended there.
     """
     folder = Path(build).absolute()
-    found = Results(folder)
-    if not found.variations:
+    results = Results(folder)
+    if not results.variations:
         raise Findings.one(
             "has no results of a finished run",
             file=str(folder),
@@ -122,7 +122,7 @@ def load_results(build: str | os.PathLike[str] = "build") -> Results:
     if run is not None and run["outcome"] != "finished":
         text = f"the last run in {folder} has not finished ({run['outcome']}): results may be of "
         warnings.warn(f"{text}different versions of the workflow", stacklevel=2)
-    return found
+    return results
 
 
 @dataclass(frozen=True)
@@ -171,14 +171,14 @@ class Results:
         Raises:
             Findings: there is none of this name.
         """
-        found: JsonObject = json.loads(self._path("cutflows", name, variation).read_text())
-        return found
+        cutflow: JsonObject = json.loads(self._path("cutflows", name, variation).read_text())
+        return cutflow
 
     def files(self, variation: str | None = None) -> list[Path]:
         """Return all other files that stages and writers have made, plots and tables included."""
         folder = self._artifacts(variation)
         others = {self.build / "artifacts" / name for name in self._of_variations()}
-        skipped = {one for one in others if folder in one.parents}  # sf has the folder of sf/up
+        skipped = {path for path in others if folder in path.parents}  # sf has the folder of sf/up
         skipped |= {folder / "histograms", folder / "cutflows", folder / "provenance"}
         return [
             path
@@ -192,8 +192,8 @@ class Results:
 
         name = self._variation(variation)
         path = "run_summary.yaml" if self._is_only else f"reports/{name}/run_summary.yaml"
-        found: JsonObject = yaml.safe_load((self.build / path).read_text())
-        return found
+        summary: JsonObject = yaml.safe_load((self.build / path).read_text())
+        return summary
 
     @cached_property
     def _is_only(self) -> bool:
@@ -206,22 +206,22 @@ class Results:
 
     def _of_variations(self) -> dict[str, Path]:
         """Return the summaries of systematic variations by their names, which may hold slashes."""
-        found = self.build.glob("reports/*/**/run_summary.yaml")
-        return {path.parent.relative_to(self.build / "reports").as_posix(): path for path in found}
+        paths = self.build.glob("reports/*/**/run_summary.yaml")
+        return {path.parent.relative_to(self.build / "reports").as_posix(): path for path in paths}
 
     def _variation(self, name: str | None) -> str:
-        known = self.variations
-        if name is None and (known[0] == _ONLY or len(known) == 1):
-            return known[0]
+        names = self.variations
+        if name is None and (names[0] == _ONLY or len(names) == 1):
+            return names[0]
         if name is None:
             raise Findings.one(
                 "has no nominal results",
                 file=str(self.build),
-                expected=f"variation= one of {', '.join(known)}",
+                expected=f"variation= one of {', '.join(names)}",
                 hint="with systematics: {include_nominal: true}, the next run makes them",
             )
-        if name not in known:
-            raise self._unknown("variation", name, known)
+        if name not in names:
+            raise self._unknown("variation", name, names)
         return name
 
     def _artifacts(self, variation: str | None) -> Path:
@@ -233,24 +233,24 @@ class Results:
         if not manifest.is_file():
             return {}
         entries = json.loads(manifest.read_text())[kind]
-        return {str(one["id"]): self.build / one["path"] for one in entries}
+        return {str(entry["id"]): self.build / entry["path"] for entry in entries}
 
     def _path(self, kind: str, name: str, variation: str | None) -> Path:
-        known = self._listed(kind, variation)
+        paths = self._listed(kind, variation)
         # FAST-HEP names a result after its stage in these characters.
-        name = name if name in known else re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("._")
-        if name not in known:
-            raise self._unknown(kind.removesuffix("s"), name, known)
-        return known[name]
+        name = name if name in paths else re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("._")
+        if name not in paths:
+            raise self._unknown(kind.removesuffix("s"), name, paths)
+        return paths[name]
 
-    def _unknown(self, what: str, name: str, known: Iterable[str]) -> SmkError:
-        known = list(known)
-        close = nearest(name, known)
+    def _unknown(self, kind: str, name: str, names: Iterable[str]) -> SmkError:
+        names = list(names)
+        close = nearest(name, names)
         return Findings.one(
-            f"has no {what} of this name",
+            f"has no {kind} of this name",
             file=str(self.build),
             value=as_yaml(name),
-            expected=", ".join(known) or f"a workflow with a {what}",
+            expected=", ".join(names) or f"a workflow with a {kind}",
             hint=f"did you mean {close!r}?" if close else None,
         )
 
@@ -273,7 +273,7 @@ def _call(
     name = os.path.join(".", name) if name.startswith("-") else name  # noqa: PTH118
     words = [*_words(command, options), name, *extra]
     whole = [sys.executable, "-P", "-m", "fasthep_smk", command, *words]
-    said: list[str] = []
+    lines: list[str] = []
     # In a group of its own, it hears of Ctrl-C once: from here. A second one would kill its jobs.
     with subprocess.Popen(
         whole,
@@ -289,7 +289,7 @@ def _call(
         while process.returncode is None:
             try:
                 for line in process.stdout or ():
-                    said.append(line)
+                    lines.append(line)
                     print(line, end="", file=sys.stderr)
                 process.wait()
             except KeyboardInterrupt:
@@ -302,27 +302,27 @@ def _call(
         raise KeyboardInterrupt
     if process.returncode:
         ended = f"fasthep-smk ended with status {process.returncode}"
-        raise RunFailed(_last_message(said) or ended)
+        raise RunFailed(_last_message(lines) or ended)
 
 
 def _last_message(lines: list[str]) -> str:
     """Return the last message of the command that is no warning; else its last line."""
-    found = ""
+    message = ""
     for line in lines:
         if (start := _MESSAGE.match(line)) is not None:
-            found = "" if start["warning"] else line[start.end() :]
-        elif found:
-            found += line
-    return found.strip() or "".join(lines[-1:]).strip()
+            message = "" if start["warning"] else line[start.end() :]
+        elif message:
+            message += line
+    return message.strip() or "".join(lines[-1:]).strip()
 
 
 def _words(command: str, options: Mapping[str, object]) -> list[str]:
     """Return options as words of a command line."""
-    known = names_of_options(command)
+    by_name = names_of_options(command)
     words: list[str] = []
     for name, value in options.items():
-        if name not in known:
-            close = nearest(name, known)
+        if name not in by_name:
+            close = nearest(name, by_name)
             hint = f"; did you mean {close!r}?" if close else ""
             raise TypeError(f"fasthep-smk {command} has no option {name!r}{hint}")
         if value is None or value is False:
@@ -332,6 +332,6 @@ def _words(command: str, options: Mapping[str, object]) -> list[str]:
             if name not in _SEVERAL:
                 raise TypeError(f"{name}: one value, not {value!r}")
             values = list(value)
-        for one in values:
-            words += [known[name]] if one is True else [f"{known[name]}={one}"]
+        for entry in values:
+            words += [by_name[name]] if entry is True else [f"{by_name[name]}={entry}"]
     return words

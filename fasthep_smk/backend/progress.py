@@ -28,7 +28,7 @@ class Partitions:
         self._reporter = reporter
         self._partitions = list(partitions)
         #: By partition: the folders of jobs that are not done; and by folder, whose those are.
-        self._left: dict[str, set[str]] = {one.id: set() for one in self._partitions}
+        self._left: dict[str, set[str]] = {partition.id: set() for partition in self._partitions}
         self._of: dict[str, list[str]] = {}
         #: By the marker of a bundle: the folders of its jobs.
         self._bundles: dict[str, list[str]] = {}
@@ -39,9 +39,9 @@ class Partitions:
     def of(self, rules: Sequence[Rule], valid: Collection[str]) -> Partitions:
         """Take in which jobs there are; those whose folders are ``valid`` need not run."""
         self._bundles = {
-            one.marker: [rule.jobs[key].folder for key in one.jobs]
+            bundle.marker: [rule.jobs[key].folder for key in bundle.jobs]
             for rule in rules
-            for one in rule.bundles.values()
+            for bundle in rule.bundles.values()
         }
         self._left = _folders(self._partitions, rules)
         owners = defaultdict(list)
@@ -97,7 +97,7 @@ class Partitions:
 
     def _owners(self, places: Iterable[str], *, done: bool = False) -> Iterable[str]:
         """Yield whose jobs, or bundles of jobs, these are; ``done`` ones are crossed out."""
-        for folder in (one for place in places for one in self._bundles.get(place, [place])):
+        for folder in (folder for place in places for folder in self._bundles.get(place, [place])):
             for name in self._of.get(folder, ()):
                 if done:
                     self._left[name].discard(folder)
@@ -123,6 +123,9 @@ def _folders(partitions: Iterable[PlanPartition], rules: Iterable[Rule]) -> dict
             by_part[job.partition.dataset, job.partition.part].add(job.folder)
             by_file[job.partition.dataset, job.partition.file].add(job.folder)
     return {
-        one.id: set(by_part.get((one.dataset, one.part)) or by_file[one.dataset, one.file])
-        for one in partitions
+        partition.id: set(
+            by_part.get((partition.dataset, partition.part))
+            or by_file[partition.dataset, partition.file]
+        )
+        for partition in partitions
     }

@@ -45,9 +45,9 @@ def run(plan: Plan, ctx: YamlMapping, progress: Any) -> Any:
     partitions = Partitions(reporter, plan.partitions)
     entries: JsonObject = {}
 
-    def ended(found: Concluded) -> None:
+    def ended(concluded: Concluded) -> None:
         written, changed = summary.rewrite_as_named(plan, settings.outdir)
-        note_rewritten(found.translation.rules, found.translation.build, changed)
+        note_rewritten(concluded.translation.rules, concluded.translation.build, changed)
         entries.update(written)
 
     with _told_once():
@@ -58,7 +58,7 @@ def run(plan: Plan, ctx: YamlMapping, progress: Any) -> Any:
             done = run_whole(
                 settings,
                 agree=lambda placed: _agree(placed, plan, ctx),
-                screen=lambda made: partitions.of(made.rules, made.reuse.valid),
+                screen=lambda translated: partitions.of(translated.rules, translated.reuse.valid),
                 ended=ended,
             )
             partitions.end()
@@ -71,7 +71,7 @@ def run(plan: Plan, ctx: YamlMapping, progress: Any) -> Any:
     if done.incomplete:
         print(f"fasthep-smk: {done.incomplete}", file=sys.stderr)
     if len(translation.variations) > 1:
-        others = ", ".join(one.label for one in translation.variations)
+        others = ", ".join(variation.label for variation in translation.variations)
         print(f"fasthep-smk: all variations were run: {others}", file=sys.stderr)
     for warning in unheard:
         print(f"fasthep-smk: warning: {warning.get('message')}", file=sys.stderr)
@@ -92,7 +92,7 @@ def _check_build(build: Path) -> None:
         if was_closed:
             raise
         first = "umask 022, since FAST-HEP has made files before this; then"
-        findings = [replace(one, hint=f"{first} {one.hint}") for one in error.findings]
+        findings = [replace(finding, hint=f"{first} {finding.hint}") for finding in error.findings]
         raise Findings(findings) from None
 
 
@@ -115,28 +115,28 @@ def settings_of(plan: Plan, ctx: YamlMapping) -> RunSettings:
             hint=f"{shell(['cd', root])}, and run there",
         )
     workflow, variation = _workflow(plan), _variation(plan)
-    said = _said_of_execution(workflow)
+    section = _said_of_execution(workflow)
     chunks = [node.partitioning.chunk_size for node in plan.nodes]
     return RunSettings(
         workflow=workflow,
         outdir=Path(ctx["build_paths"].root),
         chunk_size=next(filter(None, chunks), None),
         variation=None if variation == NOMINAL else variation,
-        profile=profile_of(execution, said),
-        jobs=_workers(execution, said),
+        profile=profile_of(execution, section),
+        jobs=_workers(execution, section),
     )
 
 
 def _said_of_execution(workflow: Path) -> YamlMapping:
     """Return the section of a workflow; FAST-HEP adds to it what its command line says."""
-    found = upstream.load_workflow_with_includes(str(workflow)).doc.get("execution")
-    return found if isinstance(found, dict) else {}
+    section = upstream.load_workflow_with_includes(str(workflow)).doc.get("execution")
+    return section if isinstance(section, dict) else {}
 
 
-def _workers(execution: YamlMapping, said: YamlMapping) -> int | None:
+def _workers(execution: YamlMapping, section: YamlMapping) -> int | None:
     """Return what ``--workers`` says; what the workflow says of Dask's is not meant for us."""
     wanted: int | None = (execution.get("config") or {}).get("n_workers")
-    return None if wanted == (said.get("config") or {}).get("n_workers") else wanted
+    return None if wanted == (section.get("config") or {}).get("n_workers") else wanted
 
 
 def _variation(plan: Plan) -> str | None:
@@ -148,7 +148,7 @@ def _variation(plan: Plan) -> str | None:
 def _workflow(plan: Plan) -> Path:
     """Return the workflow that a plan was compiled from, as FAST-HEP's compiler has noted it."""
     layers = plan.provenance.get("registry_layers") or []
-    named = [one.get("path") for one in layers if one.get("kind") == "workflow"]
+    named = [layer.get("path") for layer in layers if layer.get("kind") == "workflow"]
     if not named or not named[0]:
         raise Findings.one(
             "this plan does not name the workflow that it was compiled from",
@@ -169,8 +169,8 @@ def _agree(placed: Placed, plan: Plan, ctx: YamlMapping) -> None:
         Findings: the workflow becomes another plan, or a part was asked for.
     """
     config = (ctx.get("execution") or {}).get("config") or {}
-    said = (placed.document.get("execution") or {}).get("config") or {}
-    if config.get("scheduler") != said.get("scheduler"):
+    stated = (placed.document.get("execution") or {}).get("config") or {}
+    if config.get("scheduler") != stated.get("scheduler"):
         raise Findings.one(
             "has no effect: Snakemake schedules the jobs",
             key="--scheduler",
@@ -178,9 +178,9 @@ def _agree(placed: Placed, plan: Plan, ctx: YamlMapping) -> None:
             hint="leave it out; --strategy says where jobs run",
         )
     wanted = _variation(plan)
-    ours = next((one.plan for one in placed.plans if one.variation == wanted), None)
-    asked = [one.id for one in plan.partitions]
-    whole = [one.id for one in ours.partitions] if ours is not None else []
+    ours = next((planned.plan for planned in placed.plans if planned.variation == wanted), None)
+    asked = [partition.id for partition in plan.partitions]
+    whole = [partition.id for partition in ours.partitions] if ours is not None else []
     if asked != whole and set(asked) < set(whole):
         raise Findings.one(
             "the backend snakemake runs all partitions that are not done yet",
@@ -213,26 +213,26 @@ def _told_once() -> Iterator[None]:
     try:
         yield
     except (SmkError, OSError) as error:
-        said = str(error) if isinstance(error, SmkError) else disk_full.told(error)
-        print(f"fasthep-smk: {said}", file=sys.stderr)
-        raise _ended(said) from error
+        message = str(error) if isinstance(error, SmkError) else disk_full.told(error)
+        print(f"fasthep-smk: {message}", file=sys.stderr)
+        raise _ended(message) from error
     except KeyboardInterrupt:
         print("fasthep-smk: stopped; finished jobs are kept, run again to resume", file=sys.stderr)
         raise
 
 
-def _ended(said: str) -> RunFailed:
+def _ended(message: str) -> RunFailed:
     """Return the error that the command ``fasthep``, if it is there, takes for its own end."""
     try:
         from typer import Exit
     except ImportError:
-        return RunFailed(said)
+        return RunFailed(message)
 
     class Ended(RunFailed, Exit):
         """A run that has failed, and has said so."""
 
-        def __init__(self, said: str) -> None:
-            RuntimeError.__init__(self, said)
+        def __init__(self, text: str) -> None:
+            RuntimeError.__init__(self, text)
             self.exit_code = RunFailed.exit_code
 
-    return Ended(said)
+    return Ended(message)

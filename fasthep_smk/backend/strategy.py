@@ -36,5 +36,8 @@ def validate_execution(execution: YamlMapping) -> None:
     except Findings as error:
         key = {"--profile": "--strategy"}
         raise Findings(
-            [replace(one, key=key.get(one.key or "", one.key)) for one in error.findings]
+            [
+                replace(finding, key=key.get(finding.key or "", finding.key))
+                for finding in error.findings
+            ]
         ) from None

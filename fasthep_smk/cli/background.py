@@ -82,18 +82,18 @@ def retry(name: str, folder: Path) -> int:
         WrongArgument: it has no such job of this build folder.
     """
     build = find_build(folder)
-    found = find(build)
-    if found is None:
+    remaining = find(build)
+    if remaining is None:
         if silent := [
-            one.system for one in batch_jobs.read(build) if not sites.lists_jobs(one.system)
+            job.system for job in batch_jobs.read(build) if not sites.lists_jobs(job.system)
         ]:
             raise RunFailed(
                 f"{sites.unknown(silent[0])}: cancel the job there, and the run submits it again"
             )
         raise RunFailed("the batch system does not answer: run this again when it does")
-    mine = [left for left in found if name in (left.queued.batch_id, left.job.name)]
+    mine = [left for left in remaining if name in (left.queued.batch_id, left.job.name)]
     if not mine:
-        names = [left.job.name for left in found]
+        names = [left.job.name for left in remaining]
         close = nearest(name, names)
         raise WrongArgument.one(
             "is not a job in the queue",
@@ -143,7 +143,7 @@ def _still_there(number: str, system: str, build: Path) -> str:
     queued = sites.system(system).queued(build)
     if queued is None:
         return _silent(system)
-    there = any(one.batch_id == number and one.state != "ending" for one in queued)
+    there = any(job.batch_id == number and job.state != "ending" for job in queued)
     return f"still in the queue after {_GOES:.0f} s" if there else ""
 
 

@@ -19,7 +19,7 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "status",
         help="count the jobs done, running, failed and to do; show disk use",
         description="Count the jobs of a build folder that are done, running, failed or to do, "
-        "and show who works on it and how much disk it uses. Compiles and changes nothing.",
+        "and show who works on it and its disk use. Changes nothing.",
     )
     status.add_argument("--json", action="store_true", help="as JSON")
     status.add_argument(
@@ -31,9 +31,9 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
     report = commands.add_parser(
         "report",
         help="write a page with results, times, and resources requested and used",
-        description="Write BUILD/report.html, one file that needs no server and no network: "
-        "state of the run, cutflows, plots and histograms, resources of each rule, when jobs ran, "
-        "failures, versions. A run writes it at its end.",
+        description="Write BUILD/report.html, one file that needs no network: cutflows, plots, "
+        "histograms, resources of each rule, when jobs ran, failures, versions. A run writes it "
+        "at its end.",
     )
     shown = report.add_mutually_exclusive_group()
     shown.add_argument("--text", action="store_true", help="the same tables in the terminal")
@@ -53,8 +53,8 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "sizes",
         help="print what jobs used and what they should request, as a file for --sizes",
         description="Print, as YAML, how much memory and time the jobs of a build folder used and "
-        "requested, and what such jobs should request. Edit the file, keep it under version "
-        "control, and give it to a run with --sizes.",
+        "requested, and what such jobs should request. Edit it, and give it to a run with "
+        "--sizes.",
     )
     sizes.add_argument("--json", action="store_true", help="the same as JSON, in bytes and seconds")
     cancel = commands.add_parser(
@@ -67,7 +67,7 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "retry",
         help="cancel one job in the queue, so that the run submits it again",
         description="Cancel one job in the queue, such as one that hangs: the run submits it "
-        "again, as its next attempt.",
+        "again, and that uses up no attempt.",
     )
     retry.add_argument(
         "job", metavar="JOB", help="its name or number in the queue, as status lists them"
@@ -99,8 +99,8 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "--keep",
         choices=("all", "auto", "none"),
         default="auto",
-        help="intermediate files to keep after a success: all; auto, which limits the space of "
-        "superseded results (the default); none but those that a run without changes needs",
+        help="intermediate files to keep after a success: all; auto (the default), which limits "
+        "superseded results; none but those that a run without changes needs",
     )
 
 
@@ -108,6 +108,6 @@ def add_trust(command: Parser) -> None:
     command.add_argument(
         "--trust-build",
         action="store_true",
-        help="use a build folder even if other users have made or may write files in it: what is "
-        "in it is trusted, and runs in your name",
+        help="use a build folder even if other users have made or may write files in it: their "
+        "code then runs in your name",
     )

@@ -58,7 +58,10 @@ def as_text(freed: Freed, *, everything: bool = False, dry_run: bool = False) ->
     if not freed:
         return "nothing to free\n"
     total = sum((amount for _, amount in freed), Amount())
-    rows = [[what, about_bytes(one.size), one.files] for what, one in (*freed, ("together", total))]
+    rows = [
+        [name, about_bytes(amount.size), amount.files]
+        for name, amount in (*freed, ("together", total))
+    ]
     headers = ["would be freed" if dry_run else "freed", "size", "files"]
     from tabulate import tabulate  # not for every run
 

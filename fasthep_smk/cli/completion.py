@@ -30,8 +30,8 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """Return a script that completes commands, options, files and folders in a shell."""
     import shtab  # not for every command
 
-    for one in (parser, *_below(parser)):
-        for action in one._actions:
+    for command in (parser, *_below(parser)):
+        for action in command._actions:
             if action.dest in _FILES:
                 vars(action)["complete"] = shtab.FILE
             elif action.dest in _FOLDERS:
@@ -41,12 +41,12 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
         if action.option_strings and action.dest != "help":
             parser._add_action(action)
     logging.getLogger("shtab").setLevel(logging.ERROR)
-    made = str(shtab.complete(parser, shell))
-    return f"# {SHELLS[shell]}\n{made}" if not made.startswith("#compdef") else made
+    text = str(shtab.complete(parser, shell))
+    return f"# {SHELLS[shell]}\n{text}" if not text.startswith("#compdef") else text
 
 
 def _below(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    found = []
-    for one in subcommands(parser).values():
-        found += [one, *_below(one)]
-    return found
+    parsers = []
+    for command in subcommands(parser).values():
+        parsers += [command, *_below(command)]
+    return parsers

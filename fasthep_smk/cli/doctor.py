@@ -101,8 +101,8 @@ def examine(
         _folder(execution, folder),
         *credential_checks(execution.credentials),
     ]
-    rules, placement, modules, found = _placed(execution, placing)
-    checks += found
+    rules, placement, modules, more_checks = _placed(execution, placing)
+    checks += more_checks
     if modules is not None and (check := _environment(execution, folder, workflow, modules)):
         checks.append(check)
     if any(check.state == "FAILED" for check in checks):
@@ -140,16 +140,16 @@ def _system(execution: Execution) -> Iterator[Check]:
     if draft is None:
         yield Check(f"{name} answers", "FAILED", "has no nodes", _ELSEWHERE)
         return
-    known = "; ".join(line.strip() for line in draft.remarks[1:]) or "it is this machine"
-    yield Check(f"{name} answers", "ok", known)
+    summary = "; ".join(line.strip() for line in draft.remarks[1:]) or "it is this machine"
+    yield Check(f"{name} answers", "ok", summary)
     if module.settings(execution.site).get("slurm-status-command") == "squeue":
         yield Check("accounting", "note", "off: squeue tells the states of jobs (already set)")
 
 
 def _folder(execution: Execution, folder: Path) -> Check:
     if wrong := unsafe_path(execution, folder, folder):
-        found = f"{wrong.problem}: {wrong.value}"
-        return Check("this folder", "FAILED", found, str(wrong.hint))
+        problem = f"{wrong.problem}: {wrong.value}"
+        return Check("this folder", "FAILED", problem, str(wrong.hint))
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".fasthep-smk-"):
             free = shutil.disk_usage(folder).free // 1000**3
@@ -165,35 +165,42 @@ def _folder(execution: Execution, folder: Path) -> Check:
 
 def credential_checks(required: Iterable[Requirement]) -> Iterator[Check]:
     """Yield those that are required, and all others that are there."""
-    wanted = {one.kind: one for one in required}
+    wanted = {requirement.kind: requirement for requirement in required}
     now = time.time()
-    for kind, found in {**dict.fromkeys(wanted), **look()}.items():
+    for kind, credential in {**dict.fromkeys(wanted), **look()}.items():
         requirement = wanted.get(kind, Requirement(kind))
-        wrong = problems(requirement, found, now=now)
+        wrong = problems(requirement, credential, now=now)
         state: CheckState = "ok"
         if wrong:
             state = "FAILED" if kind in wanted else "note"
-        text = _described(found) if found is not None else ""
-        fixes = [one.fix for one in wrong]
-        if not wrong and found is not None and found.end is not None and found.end < now + _A_DAY:
-            state, fixes = "note", [renewal(requirement, found)]
-        said = [*(one.what for one in wrong), *([text] if text else [])]
+        text = _described(credential) if credential is not None else ""
+        fixes = [problem.fix for problem in wrong]
+        if (
+            not wrong
+            and credential is not None
+            and credential.end is not None
+            and credential.end < now + _A_DAY
+        ):
+            state, fixes = "note", [renewal(requirement, credential)]
+        texts = [*(problem.what for problem in wrong), *([text] if text else [])]
         name = f"{NAMES[kind]}, required" if kind in wanted else NAMES[kind]
-        yield Check(name, state, "; ".join(said), "; ".join(dict.fromkeys(fixes)))
+        yield Check(name, state, "; ".join(texts), "; ".join(dict.fromkeys(fixes)))
 
 
-def _described(found: Credential) -> str:
+def _described(credential: Credential) -> str:
     """Return all that is known of a credential; nothing of it is secret."""
-    if found.problem is not None:
-        return f"{found.where}: {found.problem}"
-    left = "" if found.end is None else f", {(found.end - time.time()) / 3600:.1f} h left"
+    if credential.problem is not None:
+        return f"{credential.where}: {credential.problem}"
+    left = "" if credential.end is None else f", {(credential.end - time.time()) / 3600:.1f} h left"
     parts = [
-        found.where,
-        found.subject and f"subject {found.subject}",
-        found.issuer and f"issuer {found.issuer}",
-        found.attested and f"VOMS {', '.join(found.vos) or 'attributes'}",
-        found.mode is not None and f"mode {found.mode:03o}",
-        f"expires {moment(found.end)}{left}" if found.end is not None else "no expiry time",
+        credential.where,
+        credential.subject and f"subject {credential.subject}",
+        credential.issuer and f"issuer {credential.issuer}",
+        credential.attested and f"VOMS {', '.join(credential.vos) or 'attributes'}",
+        credential.mode is not None and f"mode {credential.mode:03o}",
+        f"expires {moment(credential.end)}{left}"
+        if credential.end is not None
+        else "no expiry time",
     ]
     return "; ".join(part for part in parts if part)
 
@@ -206,28 +213,28 @@ def _environment(
 ) -> Check | None:
     """Return what there is to say of the environment that is asked for."""
     asked = execution.environment
-    what = "environment"
+    name = "environment"
     sent = execution.staging.sends(execution.site.system)
     if asked is None:
         return None
     if asked.type == "container":
-        return Check(what, "ok", f"container {asked.image}")
+        return Check(name, "ok", f"container {asked.image}")
     if not asked.is_packed:
         prefix = Path(sys.prefix if asked.prefix == "current" else asked.prefix)
         there = os.access(prefix / "bin" / "python", os.X_OK)
         if sent and not there:  # this machine need not have it
-            return Check(what, "ok", f"{asked.type} {prefix}, on the workers")
-        found = f"{asked.type} {prefix}" + ("" if there else ": holds no bin/python")
+            return Check(name, "ok", f"{asked.type} {prefix}, on the workers")
+        described = f"{asked.type} {prefix}" + ("" if there else ": holds no bin/python")
         fix = "" if there else f"fix the prefix in {asked.file}"
-        return Check(what, "ok" if there else "FAILED", found, fix)
+        return Check(name, "ok" if there else "FAILED", described, fix)
     try:
         archives = folder / layout.ENVIRONMENTS
         built, text = packing().describe_environment(asked.type, modules, archives)
     except SmkError as error:
-        return Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
+        return Check(name, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
     text += "; jobs are sent it" if sent else "; used only by jobs in transfer mode"
     fix = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
-    return Check(what, "ok" if built else "note", text, fix)
+    return Check(name, "ok" if built else "note", text, fix)
 
 
 def _placed(
@@ -251,10 +258,14 @@ def _placed(
             checks.append(Check("workflow", "FAILED", " ".join(str(error).split())))
             modules = None
         else:
-            modules = sorted({name for one in placed.plans for name in modules_of(one.plan)})
+            modules = sorted(
+                {name for compiled in placed.plans for name in modules_of(compiled.plan)}
+            )
             jobs = sum(len(rule.jobs) for rule in placed.rules)
             checks.append(Check("workflow", "ok", f"{jobs} jobs in {len(placed.rules)} rules"))
-    checks += [_refused(one) for one in {str(one): one for one in findings}.values()]
+    checks += [
+        _refused(finding) for finding in {str(finding): finding for finding in findings}.values()
+    ]
     if sites.system(execution.site.system).machine(execution.site) is None:
         checks += [Check("site", "note", text) for text in notes]
     return rules, placement, modules, checks
@@ -262,32 +273,32 @@ def _placed(
 
 def _refused(finding: Finding) -> Check:
     """Return the check of what a run would be refused for, in its words."""
-    what = ": ".join(part for part in (finding.file, finding.key) if part) or "site"
-    found = "; ".join(part for part in (finding.problem, finding.value, finding.at) if part)
+    name = ": ".join(part for part in (finding.file, finding.key) if part) or "site"
+    text = "; ".join(part for part in (finding.problem, finding.value, finding.at) if part)
     expected = f"expected: {finding.expected}" if finding.expected else None
-    return Check(what, "FAILED", found, "; ".join(filter(None, (expected, finding.hint))))
+    return Check(name, "FAILED", text, "; ".join(filter(None, (expected, finding.hint))))
 
 
-def _outcome(rule: Rule, found: WorkerFacts | Silence, here: WorkerFacts) -> Check:
-    what = f"pool {rule.route.attempts[0].pool!r}"
-    if isinstance(found, Silence):
-        return Check(what, "FAILED", found.why, found.fix)
-    text = f"{found['host']}{', ' * bool(found['where'])}{found['where']}: Python "
-    text += f"{found['python']}, {_count(found['cpus'] or 0, 'cpu')}"
-    if found["gpus"]:
-        models = f" ({', '.join(dict.fromkeys(found['models']))})" if found["models"] else ""
-        text += f", {_count(found['gpus'], 'GPU')}{models}"
+def _outcome(rule: Rule, answer: WorkerFacts | Silence, here: WorkerFacts) -> Check:
+    name = f"pool {rule.route.attempts[0].pool!r}"
+    if isinstance(answer, Silence):
+        return Check(name, "FAILED", answer.why, answer.fix)
+    text = f"{answer['host']}{', ' * bool(answer['where'])}{answer['where']}: Python "
+    text += f"{answer['python']}, {_count(answer['cpus'] or 0, 'cpu')}"
+    if answer["gpus"]:
+        models = f" ({', '.join(dict.fromkeys(answer['models']))})" if answer["models"] else ""
+        text += f", {_count(answer['gpus'], 'GPU')}{models}"
     asked = rule.route.attempts[0].request.gpus
-    if asked > found["gpus"]:
-        wrong = f"it asks for {_count(asked, 'GPU')}, and its job sees {found['gpus'] or 'none'}"
-        return Check(what, "FAILED", f"{text}; {wrong}", "let this pool use nodes with GPUs")
-    if differences := "; ".join(_differences(found, here)):
-        return Check(what, "FAILED", f"{text}; {differences}", "use the same environment there")
-    return Check(what, "ok", text)
+    if asked > answer["gpus"]:
+        wrong = f"it asks for {_count(asked, 'GPU')}, and its job sees {answer['gpus'] or 'none'}"
+        return Check(name, "FAILED", f"{text}; {wrong}", "let this pool use nodes with GPUs")
+    if differences := "; ".join(_differences(answer, here)):
+        return Check(name, "FAILED", f"{text}; {differences}", "use the same environment there")
+    return Check(name, "ok", text)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number != 1 else ''}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def _differences(worker: WorkerFacts, here: WorkerFacts) -> Iterable[str]:

@@ -128,7 +128,7 @@ class Explanation(TypedDict):
 def as_data(placed: Placed) -> Explanation:
     """Return the explanation as plain data: bytes, seconds, lists and names."""
     site = placed.placement.site
-    attempts = [one for given in placed.placement.attempts.values() for one in given]
+    attempts = [attempt for of_rule in placed.placement.attempts.values() for attempt in of_rule]
     return {
         "site": {
             "system": site.system,
@@ -137,7 +137,7 @@ def as_data(placed: Placed) -> Explanation:
             "unsaid": dict(sites.unsaid(site.system, attempts)),
         },
         "cold": _cold(placed),
-        "credentials": [one.as_data() for one in placed.placement.credentials],
+        "credentials": [requirement.as_data() for requirement in placed.placement.credentials],
         "sample": placed.sample.as_data() if placed.sample else None,
         "rules": [_rule(rule, placed) for rule in placed.rules],
         "pools": _pools(placed),
@@ -156,7 +156,7 @@ def as_text(placed: Placed) -> str:
         [
             f"Site: {data['site']['system']} ({data['site']['why']})",
             *_starts(data["cold"]),
-            *(f"Required: {_credential(one)}" for one in placed.placement.credentials),
+            *(f"Required: {_credential(required)}" for required in placed.placement.credentials),
             *([f"Sample: {said_of_sample(data['sample'])}"] if data["sample"] else []),
         ],
         [
@@ -165,7 +165,7 @@ def as_text(placed: Placed) -> str:
                     row
                     for rule in data["rules"]
                     for row in (
-                        *(_row(rule, *one, system) for one in _distinct(shown[rule["rule"]])),
+                        *(_row(rule, *pair, system) for pair in _distinct(shown[rule["rule"]])),
                         *_own_rows(rule, placed),
                     )
                 ],
@@ -173,7 +173,7 @@ def as_text(placed: Placed) -> str:
                 colalign=("left", "right", "left", *["right"] * 5, "left", "left"),
                 disable_numparse=True,
             ),
-            *(f"no {name} requested (-): {what}" for name, what in data["site"]["unsaid"].items()),
+            *(f"no {name} requested (-): {text}" for name, text in data["site"]["unsaid"].items()),
         ],
         ["Pilots, batch jobs that run one job after another:", *map(_pilot, data["pilots"])]
         if data["pilots"]
@@ -181,8 +181,8 @@ def as_text(placed: Placed) -> str:
         [
             "What runs in each rule, and why there:",
             *(
-                _why(one, rule, placed)
-                for one, rule in zip(data["rules"], placed.rules, strict=True)
+                _why(entry, rule, placed)
+                for entry, rule in zip(data["rules"], placed.rules, strict=True)
             ),
         ],
         [
@@ -238,7 +238,7 @@ def _amounts(request: ResourceRequest) -> _Amounts:
 
 
 def _rule(rule: Rule, placed: Placed) -> _Rule:
-    given = placed.placement.attempts[rule.name]
+    common = placed.placement.attempts[rule.name]
     system = sites.system(placed.placement.site.system)
     return {
         "rule": rule.name,
@@ -250,9 +250,9 @@ def _rule(rule: Rule, placed: Placed) -> _Rule:
         "why": rule.route.why,
         "retries": rule.route.retries,
         "fallback_after": placed.placement.fallback_after.get(rule.name),
-        "attempts": [_attempt(one, system) for one in given],
+        "attempts": [_attempt(attempt, system) for attempt in common],
         "by_dataset": {
-            place: [_attempt(one, system) for one in attempts]
+            place: [_attempt(attempt, system) for attempt in attempts]
             for place, attempts in placed.placement.by_dataset.get(rule.name, {}).items()
         },
         "origins": dict(rule.route.origins),
@@ -272,11 +272,11 @@ def _pools(placed: Placed) -> list[_Pool]:
     for rule in placed.rules:
         first = placed.placement.attempts[rule.name][0].pool
         jobs[first] = jobs.get(first, 0) + len(rule.jobs)
-    found: list[_Pool] = []
+    pools: list[_Pool] = []
     for pool in placed.execution.router.pools.by_name.values():
         settings = pool.settings
         count = jobs.get(pool.name, 0)
-        found.append(
+        pools.append(
             {
                 "pool": pool.name,
                 "use": pool.profile,
@@ -289,7 +289,7 @@ def _pools(placed: Placed) -> list[_Pool]:
                 "origins": dict(settings.origins),
             }
         )
-    return found
+    return pools
 
 
 def _pilots(placed: Placed) -> list[_Pilots]:
@@ -305,22 +305,24 @@ def _pilots(placed: Placed) -> list[_Pilots]:
     ]
 
 
-def _pilot(one: _Pilots) -> str:
-    request = ResourceRequest(one["cpus"], one["memory"], one["disk"], one["gpus"], one["walltime"])
+def _pilot(pilots: _Pilots) -> str:
+    request = ResourceRequest(
+        pilots["cpus"], pilots["memory"], pilots["disk"], pilots["gpus"], pilots["walltime"]
+    )
     asked = ", ".join(
         f"{name} {request.shown(name)}"
         for name in _AMOUNTS
         if request.shown(name) not in ("-", "0")
     )
     return (
-        f"    pool {one['pool']}: up to {one['most']}, each for {one['tasks']} "
-        f"job{'' if one['tasks'] == 1 else 's'} at a time: {asked}"
+        f"    pool {pilots['pool']}: up to {pilots['most']}, each for {pilots['tasks']} "
+        f"job{'' if pilots['tasks'] == 1 else 's'} at a time: {asked}"
     )
 
 
 def _files(placed: Placed) -> list[_File]:
     rules = placed.rules
-    made = _made_until(placed)
+    made_by = _made_until(placed)
     readers: dict[tuple[str, str], dict[str, None]] = {}
     owner = {job.folder: rule for rule in rules for job in rule.jobs.values()}
     for rule in rules:
@@ -330,12 +332,12 @@ def _files(placed: Placed) -> list[_File]:
                     name = owner[read.folder].streams.get(key)
                     if name:
                         readers.setdefault((owner[read.folder].name, name), {})[rule.name] = None
-    found: list[_File] = []
+    entries: list[_File] = []
     for rule in rules:
         for key, name in rule.streams.items():
             live = rule.live.get(key)
-            later = made["*"] - made[rule.name]
-            found.append(
+            later = made_by["*"] - made_by[rule.name]
+            entries.append(
                 {
                     "rule": rule.name,
                     "file": name,
@@ -346,7 +348,7 @@ def _files(placed: Placed) -> list[_File]:
                     "readers": list(readers.get((rule.name, name), {})),
                 }
             )
-    return found
+    return entries
 
 
 def _made_until(placed: Placed) -> dict[str, set[str]]:
@@ -354,13 +356,13 @@ def _made_until(placed: Placed) -> dict[str, set[str]]:
     makes = {
         node.id: node.makes for item in placed.variations for node in item.graph.nodes.values()
     }
-    made: set[str] = set()
-    found: dict[str, set[str]] = {}
+    columns: set[str] = set()
+    by_rule: dict[str, set[str]] = {}
     for rule in placed.rules:
         for job in rule.jobs.values():
-            made.update(name for node in job.nodes for name in makes.get(node, ()))
-        found[rule.name] = set(made)
-    return {**found, "*": made}
+            columns.update(name for node in job.nodes for name in makes.get(node, ()))
+        by_rule[rule.name] = set(columns)
+    return {**by_rule, "*": columns}
 
 
 def _distinct(attempts: tuple[Attempt, ...]) -> list[tuple[str, Attempt]]:
@@ -381,19 +383,19 @@ def _own_rows(rule: _Rule, placed: Placed) -> Iterator[list[str]]:
     """Yield the rows of a rule's jobs that ask for amounts of their own, by dataset and file."""
     system = sites.system(placed.placement.site.system)
     by_place = placed.placement.by_dataset.get(rule["rule"], {})
-    planned = next(one for one in placed.rules if one.name == rule["rule"])
+    planned = next(candidate for candidate in placed.rules if candidate.name == rule["rule"])
     each = [
         (str(job.dataset), attempts)
         for job in planned.jobs.values()
         if (attempts := at_place(by_place, job.wildcards)) is not None
     ]
-    told: list[tuple[str, tuple[Attempt, ...]]] = []
-    for one in each:
-        if one not in told:
-            told.append(one)
-            dataset, attempts = one
+    shown: list[tuple[str, tuple[Attempt, ...]]] = []
+    for pair in each:
+        if pair not in shown:
+            shown.append(pair)
+            dataset, attempts = pair
             for number, attempt in _distinct(attempts):
-                yield _row(rule, number, attempt, system, dataset=dataset, jobs=each.count(one))
+                yield _row(rule, number, attempt, system, dataset=dataset, jobs=each.count(pair))
 
 
 def _row(
@@ -436,12 +438,12 @@ def _why(rule: _Rule, planned: Rule, placed: Placed) -> str:
     places = {
         place: None
         for attempts in (placement.attempts[planned.name], *own.values())
-        for one in attempts
-        for leaf, place in one.origins.items()
-        if leaf != GROWS_TO and pools[one.pool].settings.origins.get(leaf) != place
+        for attempt in attempts
+        for leaf, place in attempt.origins.items()
+        if leaf != GROWS_TO and pools[attempt.pool].settings.origins.get(leaf) != place
     }
-    said = "".join(f"; {place}" for place in places)
-    return f"    {rule['rule']}: {stages}: {rule['why']}{here}{bundled}{said}"
+    sources = "".join(f"; {place}" for place in places)
+    return f"    {rule['rule']}: {stages}: {rule['why']}{here}{bundled}{sources}"
 
 
 def _pool_row(pool: _Pool, placed: Placed) -> list[str]:

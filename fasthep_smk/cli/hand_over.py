@@ -39,8 +39,8 @@ class _Answer(TypedDict):
 
 def main(arguments: Sequence[str]) -> int:
     """Say what the analysis makes, run it, or refuse the rest; return the exit status."""
-    build, what = Path(arguments[0]).absolute(), arguments[1]
-    if what == "refuse":
+    build, action = Path(arguments[0]).absolute(), arguments[1]
+    if action == "refuse":
         print("fasthep-smk: no stage of the analysis makes this file any more", file=sys.stderr)
         return 1
     try:
@@ -51,12 +51,12 @@ def main(arguments: Sequence[str]) -> int:
                 f"    fasthep-smk translate {how['workflow']} --outdir {build}"
             )
         os.chdir(how["folder"])
-        given = [how["workflow"], "--outdir", str(build), *how["what"]]
-        if what == "run":
-            cores = ["-j", arguments[2]] if _runs_here(given) else []
-            if status := fasthep_smk(["run", *given, *how["how"], *cores]):
+        words = [how["workflow"], "--outdir", str(build), *how["what"]]
+        if action == "run":
+            cores = ["-j", arguments[2]] if _runs_here(words) else []
+            if status := fasthep_smk(["run", *words, *how["how"], *cores]):
                 return status
-        found = _asked(given)
+        answer = _asked(words)
     except FileNotFoundError as error:
         print(
             f"fasthep-smk: {error.filename} is missing: translate again",
@@ -66,56 +66,56 @@ def main(arguments: Sequence[str]) -> int:
     except SmkError as error:
         print(f"fasthep-smk: {error}", file=sys.stderr)
         return 1
-    if found is None:
+    if answer is None:
         return 1
-    old = bool(found["to_run"] or found["restored"])
-    if old and what == "run":
+    old = bool(answer["to_run"] or answer["restored"])
+    if old and action == "run":
         print("fasthep-smk: the analysis was edited while it ran", file=sys.stderr)
         return 1
     if old:
         (build / layout.HANDED_OVER).unlink(missing_ok=True)
     else:
-        _mark(build, found["made"])
+        _mark(build, answer["made"])
     _stamp(build / layout.OLD_RESULTS, new=old)
-    _stamp(build / layout.LEFT_OVER, new=bool(found["left_over"]))
-    if what == "ask":
-        told = {
-            "made": list(filter(is_plain, found["made"])),
-            "left_over": list(filter(is_plain, found["left_over"])),
+    _stamp(build / layout.LEFT_OVER, new=bool(answer["left_over"]))
+    if action == "ask":
+        reply = {
+            "made": list(filter(is_plain, answer["made"])),
+            "left_over": list(filter(is_plain, answer["left_over"])),
         }
-        for path in {*found["made"]}.difference(told["made"]):
+        for path in {*answer["made"]}.difference(reply["made"]):
             print(
                 f"fasthep-smk: no rule can wait for {path}: Snakemake fills in such names",
                 file=sys.stderr,
             )
-        print(json.dumps(told))
+        print(json.dumps(reply))
     return 0
 
 
-def _runs_here(given: list[str]) -> bool:
+def _runs_here(words: list[str]) -> bool:
     """Whether jobs run on this machine: elsewhere, the cores of this one do not limit them."""
     # Imported when needed: to ask for results needs none of it.
     from fasthep_smk.cli.steps import begin
     from fasthep_smk.translate.translation import load
 
-    options = parse(["run", *given])
+    options = parse(["run", *words])
     with scratch() as folder:
         loaded = load(begin(options, folder / "build", folder / "aside"))
     return loaded.execution.site.system == "local"
 
 
-def _asked(given: list[str]) -> _Answer | None:
+def _asked(words: list[str]) -> _Answer | None:
     """Return what ``why`` says; ``None`` if it refuses the workflow, which it has said."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        status = fasthep_smk(["why", "--json", *given])
+        status = fasthep_smk(["why", "--json", *words])
     if status:
         return None
-    found: _Answer = json.loads(text.getvalue())
-    return found
+    answer: _Answer = json.loads(text.getvalue())
+    return answer
 
 
-def _mark(build: Path, made: Iterable[str]) -> None:
+def _mark(build: Path, names: Iterable[str]) -> None:
     """Note that all results are there; those that are others than before are new now."""
     marker = build / layout.HANDED_OVER
     try:
@@ -123,7 +123,7 @@ def _mark(build: Path, made: Iterable[str]) -> None:
     except (OSError, ValueError):
         before = {}
     there = {}
-    for name in made:
+    for name in names:
         with contextlib.suppress(OSError):
             if before.get(name) != _seen(build / name):
                 os.utime(build / name)

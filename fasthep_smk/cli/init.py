@@ -30,9 +30,9 @@ def do_init(options: argparse.Namespace) -> int:
     """Write a first analysis, and say what to do next."""
     if options.from_root is not None:
         from_root = importlib.import_module("fasthep_smk.contrib.measure.from_root")
-        found = from_root.init_from_root(options.from_root, options.folder, options.tree)
-        print(found.as_text(), end="")
-        written = found.written
+        analysis = from_root.init_from_root(options.from_root, options.folder, options.tree)
+        print(analysis.as_text(), end="")
+        written = analysis.written
     elif options.tree is not None:
         raise UsageError("--tree needs --from-root FILE")
     else:
@@ -43,12 +43,12 @@ def do_init(options: argparse.Namespace) -> int:
 
 def do_enable(options: argparse.Namespace) -> int:
     """Write the profile of a project, and say how FAST-HEP uses it."""
-    found = project_profile.enable(options.folder)
-    print(f"{'written' if found.written else 'there already'}: {found.path}")
-    for name in found.apart:
+    enabled = project_profile.enable(options.folder)
+    print(f"{'written' if enabled.written else 'there already'}: {enabled.path}")
+    for name in enabled.apart:
         print(
-            f"note: your profile {name} does not include registry: a workflow that uses it does "
-            "not find the backend snakemake; add registry to its includes"
+            f"note: your profile {name} does not include registry: add registry to the includes of "
+            f"{name}, or workflows that use {name} do not find the backend snakemake"
         )
     print("fasthep run workflow.yaml --outdir build --backend snakemake --strategy local")
     return 0
@@ -88,13 +88,13 @@ def write_new(folder: Path, names: list[str], write: Callable[[Path], None]) -> 
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file: name a folder, new or empty")
     try:
-        if found := occupied(folder, [*names, SCHEMA]):
-            raise Occupied(found)
+        if paths := occupied(folder, [*names, SCHEMA]):
+            raise Occupied(paths)
         with new_files(folder) as stage:
             write(stage)
             (stage / SCHEMA).write_text(json.dumps(bundled(), indent=1) + "\n", encoding="utf-8")
-            found = [one for one in stage.rglob("*") if one.is_file()]
-            written = sorted(one.relative_to(stage) for one in found)
+            paths = [path for path in stage.rglob("*") if path.is_file()]
+            written = sorted(path.relative_to(stage) for path in paths)
     except Occupied as error:
         first = error.paths[0]
         more = f", and {len(error.paths) - 1} more" if len(error.paths) > 1 else ""
@@ -102,7 +102,7 @@ def write_new(folder: Path, names: list[str], write: Callable[[Path], None]) -> 
             f"{first} exists{more}: nothing was written\n"
             f"    hint: {shell(['fasthep-smk', 'init', 'NEW_FOLDER'])} writes into a new folder"
         ) from None
-    return [folder / one for one in written]
+    return [folder / path for path in written]
 
 
 def as_text(folder: Path, written: list[Path]) -> str:

@@ -23,7 +23,7 @@ from fasthep_smk.util.errors import RunFailed, SmkError
 #: A run has ended well, and was told after ``--`` or by its profile not to run its jobs.
 _UNFINISHED = {
     "outcome": "unfinished",
-    "problem": "Snakemake has not run all jobs: it was told so after --, or by the profile",
+    "problem": "Snakemake has not run all jobs: an option after -- or the profile left some out",
 }
 
 
@@ -57,12 +57,12 @@ def with_last_line(arguments: list[str], obey: Callable[[argparse.Namespace], in
 
 def _print_line(stream: TextIO, outcome: str, problem: str, build: Path | None) -> None:
     """Print the line; ``build`` is ``None`` if the command line is wrong."""
-    found: dict[str, Any] = {"report": None, "jobs": None, "failures": []}
+    details: dict[str, Any] = {"report": None, "jobs": None, "failures": []}
     if build is not None and outcome != "refused":
         with contextlib.suppress(OSError, SmkError):  # what cannot be read is unknown
-            found = _left_in(build, outcome)
+            details = _left_in(build, outcome)
     named = None if build is None else str(build)
-    line = {"outcome": outcome, "problem": problem, "build": named, **found}
+    line = {"outcome": outcome, "problem": problem, "build": named, **details}
     print(json.dumps(line), file=stream)
 
 

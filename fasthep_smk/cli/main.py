@@ -116,5 +116,5 @@ def _check_build(options: argparse.Namespace) -> None:
 
 def _function_of(command: str) -> Callable[[argparse.Namespace], int]:
     module = importlib.import_module(COMMANDS[command])
-    found: Callable[[argparse.Namespace], int] = getattr(module, f"do_{command}")
-    return found
+    function: Callable[[argparse.Namespace], int] = getattr(module, f"do_{command}")
+    return function

@@ -66,8 +66,8 @@ def _with_command(arguments: list[str], commands: Collection[str]) -> list[str]:
 def names_of_options(command: str) -> dict[str, str]:
     """Return the options of a command by their names in Python, ``chunk_size: --chunk-size``."""
     options = subcommands(make_parser())[command]._actions
-    found = [action for action in options if action.option_strings]
-    return {one.dest: one.option_strings[-1] for one in found if one.dest != "help"}
+    named = [action for action in options if action.option_strings]
+    return {action.dest: action.option_strings[-1] for action in named if action.dest != "help"}
 
 
 class _Version(argparse.Action):
@@ -103,8 +103,7 @@ def make_parser() -> Parser:
     why = commands.add_parser(
         "why",
         help="say why each job would run; run nothing",
-        description="Translate a workflow and say what has changed for each job that would run. "
-        "Runs nothing.",
+        description="Say what has changed for each job that would run. Runs nothing.",
     )
     why.add_argument("--json", action="store_true", help="as JSON")
     explain = commands.add_parser(
@@ -122,17 +121,16 @@ def make_parser() -> Parser:
     forecast = commands.add_parser(
         "forecast",
         help="estimate what the rest of a run will take; run nothing",
-        description="Estimate the time, core-hours, memory and disk that the remaining jobs of a "
-        "workflow will take, from jobs in its build folder that are done, as of a sample. "
-        "Runs and writes nothing.",
+        description="Estimate the time, core-hours, memory and disk that the remaining jobs will "
+        "take, from those that are done, such as of a sample. Runs and writes nothing.",
     )
     forecast.add_argument("--json", action="store_true", help="as JSON, in seconds and bytes")
     doctor = commands.add_parser(
         "doctor",
         help="check that a site can be used, with a probe job for each pool",
         description="Check batch commands, accounting, credentials, the folder and the requests "
-        "of pools. If these are right, send a probe job to each pool of the workflow, or of the "
-        "site if no workflow is given.",
+        "of pools. If all is well, send a probe job to each pool of the workflow, or of the site "
+        "if no workflow is given.",
     )
     doctor.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
     doctor.add_argument("--profile", metavar="SITE", help="as for run")
@@ -180,16 +178,16 @@ def make_parser() -> Parser:
             "--granularity",
             choices=("auto", "stage"),
             default="auto",
-            help="join stages where a file in between saves nothing (auto, the default), or "
-            "make one rule per stage (stage)",
+            help="join stages into one rule unless a file between them saves work (auto, the "
+            "default), or make one rule per stage (stage)",
         )
         command.add_argument(
             "--bundle",
             type=values.bundle,
             default="auto",
             metavar="N",
-            help="jobs per bundle, which runs them one after another; auto (the default) bundles "
-            "jobs that are tiny or too many",
+            help="run N jobs one after the other as one; auto (the default) does so where jobs are "
+            "tiny or too many",
         )
         command.add_argument(
             "--variation", metavar="NAME", help="only this systematic variation (default: all)"
@@ -199,16 +197,16 @@ def make_parser() -> Parser:
         command.add_argument(
             "--profile",
             metavar="SITE",
-            help="site: a Snakemake profile (a folder, which may hold a pools.yaml), or local, "
-            "slurm, htcondor (default: SNAKEMAKE_PROFILE, profiles/default beside the workflow, "
-            "execution.strategy, or a profile of yours called default)",
+            help="where to run: local, slurm, htcondor, or a Snakemake profile, a folder that may "
+            "hold a pools.yaml (default: SNAKEMAKE_PROFILE, profiles/default beside the workflow, "
+            "execution.strategy, or your profile called default)",
         )
         command.add_argument(
             "--identity",
             choices=("stat", "checksum"),
             default="stat",
-            help="how to see that an input file has changed: by size, modification time and first "
-            "bytes, where ROOT writes a UUID (stat, the default), or by its content (checksum)",
+            help="tell a changed input file by size, modification time and first bytes (stat, the "
+            "default), or by its content (checksum)",
         )
         command.add_argument(
             "--shrink-to-fit",
@@ -229,22 +227,21 @@ def make_parser() -> Parser:
             "--rerun",
             action="append",
             metavar="STAGE",
-            help="run this stage and all that depends on it again, after a change that is not "
+            help="run this stage, and what depends on it, again after a change that is not "
             "noticed, such as of a database; may be given several times",
         )
     for command in (run, why):
         command.add_argument(
             "--verify",
             action="store_true",
-            help="read all files of finished jobs, and make again those whose content has changed "
-            "(without it, those that are missing or have another size)",
+            help="read all files of finished jobs, and make those with changed content again, not "
+            "only those that are missing or have another size",
         )
     for command in (run, translate, check):
         command.add_argument(
             "--no-preflight",
             action="store_true",
-            help="do not try the workflow, with your own operations, on its first events before "
-            "the run",
+            help="do not try the workflow on its first events before the run",
         )
     check.set_defaults(try_plots=True)
     for command in (why, explain, forecast):  # these run nothing
@@ -282,21 +279,21 @@ def make_parser() -> Parser:
     run.add_argument(
         "--notify",
         metavar="COMMAND",
-        help="run this shell command when the run has ended, well or not; it finds "
+        help="run this shell command when the run has ended, well or not, with "
         "FASTHEP_SMK_STATUS, FASTHEP_SMK_SUMMARY and FASTHEP_SMK_BUILD in its environment",
     )
     ends = run.add_mutually_exclusive_group()
     ends.add_argument(
         "--json",
         action="store_true",
-        help="print one line of JSON at the end, also of a run that fails or is refused: outcome, "
-        "problem, build, report, jobs, failures; all else goes to standard error",
+        help="print one line of JSON at the end, even if the run is refused: outcome, problem, "
+        "build, report, jobs, failures; all else goes to standard error",
     )
     run.add_argument(
         "--cancel",
         action="store_true",
-        help="cancel the batch jobs of an earlier run that are still in the queue (without it, "
-        "the run takes over those that it needs)",
+        help="cancel the jobs that an earlier run has left in the queue, instead of taking over "
+        "those that are needed",
     )
     ends.add_argument(
         "-n", "--dry-run", action="store_true", help="show what would run; run nothing"
@@ -322,26 +319,26 @@ def make_parser() -> Parser:
 
 def _add_sample(command: Parser) -> None:
     """Add what chooses some of the partitions."""
-    some = command.add_mutually_exclusive_group()
-    some.add_argument(
+    group = command.add_mutually_exclusive_group()
+    group.add_argument(
         "--sample",
         type=values.sample,
         metavar="SHARE",
-        help="run only this share of the partitions of each dataset (1%%), at least one of each, "
-        "for a first look; results are marked as a sample, and a later run adds the rest",
+        help="run only this share (1%%) of the partitions of each dataset, at least one; results "
+        "are marked as a sample, and a later run adds the rest",
     )
-    some.add_argument(
+    group.add_argument(
         "--partitions",
         type=values.partitions,
         metavar="DATASET:FIRST-LAST",
-        help="the same with these partitions, counted from 1, and the first one of each other "
-        "dataset: data:1-3,dy:2",
+        help="run only these partitions, counted from 1, and the first one of each other dataset, "
+        "as a sample: data:1-3,dy:2",
     )
-    some.add_argument(
+    group.add_argument(
         "--events",
         type=values.sample_of_events,
         metavar="EVENTS",
-        help="the same with partitions of about this many events in total; 100k is 100000",
+        help="run only partitions of about this many events in total, as a sample; 100k is 100000",
     )
 
 
@@ -349,9 +346,9 @@ def _add_init(commands: Commands) -> None:
     init = commands.add_parser(
         "init",
         help="write a first analysis that runs",
-        description="Write a first analysis that runs: a workflow with comments, an operation of "
-        "your own and generated events; or, with --from-root, a workflow that reads your own "
-        "file. Overwrites nothing.",
+        description="Write a first analysis that runs: a workflow with comments, an operation and "
+        "generated events; with --from-root, a workflow that reads your own file. Overwrites "
+        "nothing.",
     )
     init.add_argument(
         "folder",
@@ -378,8 +375,8 @@ def _add_ops(commands: Commands) -> None:
     ops = commands.add_parser(
         "ops",
         help="list the operations, renderers, functions … that a workflow can use",
-        description="List the operations and other components that a workflow can use, or the "
-        "parameters, inputs and results of one.",
+        description="List what a workflow can use, or the parameters, inputs and results of one "
+        "operation.",
     )
     ops.add_argument(
         "name", nargs="?", metavar="NAME", help="describe this one in full, such as hep.hist"
@@ -398,8 +395,8 @@ def _add_help(commands: Commands) -> None:
     commands.add_parser(
         "schema",
         help="print the JSON schema of a workflow, for editors",
-        description="Print the JSON schema of a workflow. With it, an editor completes and checks "
-        "a file that begins with '# yaml-language-server: $schema=' and the schema's file name.",
+        description="Print the JSON schema of a workflow. An editor completes and checks a file "
+        "that begins with '# yaml-language-server: $schema=' and the name of the schema's file.",
     )
     completion = commands.add_parser(
         "completion",
@@ -417,9 +414,9 @@ def _add_pack(commands: Commands) -> None:
     pack = commands.add_parser(
         "pack",
         help="pack this environment into one file that unpacks itself on a worker",
-        description="Pack the environment that fasthep-smk runs in, with the modules that a "
-        "workflow names, into one file that needs only sh, tar and gzip, and test it. The file is "
-        "named after its content, and built only once.",
+        description="Pack the environment that fasthep-smk runs in, and the modules that a "
+        "workflow names, into one file that needs only sh, tar and gzip; then test it. The same "
+        "content is packed only once.",
     )
     pack.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
     pack.add_argument("--profile", metavar="SITE", help="as for run")
@@ -434,7 +431,7 @@ def _add_pack(commands: Commands) -> None:
         type=values.folder,
         default=Path("build"),
         metavar="FOLDER",
-        help="build folder of the run that it is for (default: build)",
+        help="build folder of the run that uses the file (default: build)",
     )
     pack.add_argument(
         "--output",
@@ -451,8 +448,8 @@ def _add_export(commands: Commands) -> None:
     bundle = actions.add_parser(
         "bundle",
         help="write a folder with all that a launch elsewhere needs",
-        description="Write plans, the files of an analysis, the packages of this environment, its "
-        "Snakemake workflow and how to launch it into a new folder.",
+        description="Write a new folder with the plans and files of an analysis, the packages of "
+        "this environment, the Snakemake workflow and how to launch it.",
     )
     bundle.add_argument("workflow", type=Path, help="the workflow's YAML file")
     bundle.add_argument("out", type=values.folder, metavar="OUT", help="a new or an empty folder")

@@ -196,16 +196,16 @@ def _run(
                 for rule in rules
                 if rule.name not in heard.failed and not (place / f"{rule.name}.json").exists()
             ]
-            found = module.queued(place) or ()
+            jobs = module.queued(place) or ()
             # A site may put something before the names of jobs.
-            queued = {name: one for name in left for one in found if one.name.endswith(name)}
-            held = {name for name, one in queued.items() if one.held}
+            queued = {name: job for name in left for job in jobs if job.name.endswith(name)}
+            held = {name for name, job in queued.items() if job.held}
             late = time.monotonic() > end
             if not late and not (left and held.issuperset(left)):
                 continue
             for name in left:
-                said = _in_words(queued.get(name))
-                heard.waits[name] = said if name in held else f"no answer in {timeout} s{said}"
+                reason = _in_words(queued.get(name))
+                heard.waits[name] = reason if name in held else f"no answer in {timeout} s{reason}"
             snakemake.signal(signal.SIGINT)
             if not over.wait(_GRACE):
                 snakemake.signal(signal.SIGKILL)
@@ -216,7 +216,7 @@ def _run(
             snakemake.follow(heard)
     finally:
         # One that was held, or whose Snakemake was killed, would be there for ever.
-        if there := [one.batch_id for one in module.queued(place) or () if one.state != "ending"]:
+        if there := [job.batch_id for job in module.queued(place) or () if job.state != "ending"]:
             ask(module.cancel(there))
     return heard
 
@@ -235,16 +235,16 @@ def _in_words(queued: Queued | None) -> str:
 def _silence(rule: Rule, place: Path, system: str, heard: _Heard) -> Silence:
     """Return the one reason why a probe has brought nothing back."""
     module, name = sites.system(system), rule.name
-    told = heard.failed.get(name, "")
-    if told.startswith(REFUSED):
-        return Silence(told, module.remedy(told.removeprefix(REFUSED)) or _WAITS)
+    message = heard.failed.get(name, "")
+    if message.startswith(REFUSED):
+        return Silence(message, module.remedy(message.removeprefix(REFUSED)) or _WAITS)
     printed = list(_printed(name, place))
     if marked := [line for line in printed if line.startswith(_MARK)]:
         return Silence(marked[-1].removeprefix(_MARK), _NO_PYTHON)
     if waits := heard.waits.get(name):
         return Silence(waits, _WAITS)
-    jobs = [one.batch_id for one in batch_jobs.read(place) if one.rule == name and one.batch_id]
-    fate = (module.fate(jobs[-1]) if jobs else None) or told
+    jobs = [job.batch_id for job in batch_jobs.read(place) if job.rule == name and job.batch_id]
+    fate = (module.fate(jobs[-1]) if jobs else None) or message
     why = [text for text in (fate, *printed[-1:]) if text]
     if not why:
         why = [line for line in map(str.strip, heard.tail) if line and not _WORD.search(line)][-1:]
@@ -253,16 +253,16 @@ def _silence(rule: Rule, place: Path, system: str, heard: _Heard) -> Silence:
 
 def _printed(name: str, place: Path) -> Iterator[str]:
     """Yield the lines that a probe has printed, by what the batch system captured."""
-    noted = [Path(one.captured) for one in batch_jobs.read(place) if one.rule == name]
-    found = (place / layout.CAPTURED[0]).rglob("*")
+    noted = [Path(job.captured) for job in batch_jobs.read(place) if job.rule == name]
+    paths = (place / layout.CAPTURED[0]).rglob("*")
     mine = [
         path
-        for path in found
+        for path in paths
         if {name, f"rule_{name}"} & {*path.relative_to(place).parts}
         or path.name.startswith((f"{name}-", f"{name}."))
     ]
     logs = (place / layout.LOGS / name).rglob("*.log")
-    for path in dict.fromkeys([*mine, *logs, *(place / one for one in noted if one.name)]):
+    for path in dict.fromkeys([*mine, *logs, *(place / file for file in noted if file.name)]):
         with contextlib.suppress(OSError):
             for line in files.read_plain(path).decode(errors="replace").splitlines():
                 if (text := printable(line.strip())) and not _WORD.search(text):
@@ -273,18 +273,18 @@ def answer_of(path: Path) -> WorkerFacts | None:
     """Return what a probe has found; ``None`` if that is none: it comes from elsewhere."""
     kinds = {"host": str, "python": str, "cpus": int, "gpus": int, "packages": dict, "clock": float}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not all(isinstance(found[name], kind) for name, kind in kinds.items()):
+        answer = json.loads(path.read_text(encoding="utf-8"))
+        if not all(isinstance(answer[name], kind) for name, kind in kinds.items()):
             return None
         return {
-            "host": printable(found["host"]),
-            "python": printable(found["python"]),
-            "packages": found["packages"],
-            "clock": found["clock"],
-            "cpus": found["cpus"],
-            "gpus": found["gpus"],
-            "where": printable(str(found.get("where", ""))),
-            "models": [printable(str(one)) for one in found.get("models", [])],
+            "host": printable(answer["host"]),
+            "python": printable(answer["python"]),
+            "packages": answer["packages"],
+            "clock": answer["clock"],
+            "cpus": answer["cpus"],
+            "gpus": answer["gpus"],
+            "where": printable(str(answer.get("where", ""))),
+            "models": [printable(str(model)) for model in answer.get("models", [])],
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -43,9 +43,9 @@ def do_run(options: argparse.Namespace) -> int:
     from fasthep_smk.run.notify import at_end
 
     with at_end(options.notify, build) as notice:
-        found = run()
+        concluded = run()
         notice.status = ended_as(build)
-        notice.summary = found.incomplete or _last_line(found)
+        notice.summary = concluded.incomplete or _last_line(concluded)
     return 0
 
 
@@ -56,27 +56,27 @@ def ended_as(build: Path) -> EndStatus:
     return "sample" if is_sample(build) else "finished"
 
 
-def _print_end(found: Concluded, *, build: Path, quiet: bool) -> None:
+def _print_end(concluded: Concluded, *, build: Path, quiet: bool) -> None:
     """Print how a run has ended."""
-    print(_last_line(found))
+    print(_last_line(concluded))
     if not quiet:
         print(results_in(build), end="")
-        print(found.disk)
-        if found.translation.sample is not None:
+        print(concluded.disk)
+        if concluded.translation.sample is not None:
             forecast = importlib.import_module("fasthep_smk.contrib.measure.forecast")
-            print(forecast.of_rest(found.translation))
+            print(forecast.of_rest(concluded.translation))
     # Now: who follows a run in the background looks until the folder is free; and where both go to
     # one file, an error is last.
     sys.stdout.flush()
-    if found.incomplete:
-        print(f"fasthep-smk: {found.incomplete}", file=sys.stderr)
+    if concluded.incomplete:
+        print(f"fasthep-smk: {concluded.incomplete}", file=sys.stderr)
 
 
-def _last_line(found: Concluded) -> str:
-    rest = "everything else" if found.translation.settings.without else "everything"
-    what = f"{found.done} {'job' if found.done == 1 else 'jobs'} done"
-    done = what if found.done else f"{rest} was up to date"
-    return f"{done}; results in {found.translation.build}"
+def _last_line(concluded: Concluded) -> str:
+    rest = "everything else" if concluded.translation.settings.without else "everything"
+    counted = f"{concluded.done} {'job' if concluded.done == 1 else 'jobs'} done"
+    done = counted if concluded.done else f"{rest} was up to date"
+    return f"{done}; results in {concluded.translation.build}"
 
 
 def _dry_run(options: argparse.Namespace) -> int:

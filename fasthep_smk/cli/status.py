@@ -73,12 +73,12 @@ def do_status(options: argparse.Namespace) -> int:
     Raises:
         Findings: as `look`.
     """
-    found = look(options.build, verify=options.verify)
+    status = look(options.build, verify=options.verify)
     if options.json:
-        print(json.dumps(as_data(found), indent=1))
+        print(json.dumps(as_data(status), indent=1))
     else:
-        print(as_text(found), end="")
-    return int(bool(found.damaged))
+        print(as_text(status), end="")
+    return int(bool(status.damaged))
 
 
 def look(folder: Path, *, verify: bool = False) -> Status:
@@ -105,7 +105,7 @@ def look(folder: Path, *, verify: bool = False) -> Status:
         failed=[notes[job.rule, job.key] for job in jobs if states[job.folder] == "failed"],
         run=run,
         disk=disk,
-        freeable={part.what: one for part, one in zip(parts, freed, strict=True)},
+        freeable={part.what: amount for part, amount in zip(parts, freed, strict=True)},
         damaged=_damaged(build, states) if verify else None,
         queue=find(build),
         moved=_moved(build, [job for job in jobs if states[job.folder] == "done"]),
@@ -120,7 +120,7 @@ def _moved(build: Path, done: list[TaskJob]) -> Counter[tuple[str, str, str]]:
 
 def _damaged(build: Path, states: Mapping[str, State]) -> dict[str, str]:
     """Return the damaged files of finished jobs; products may be gone: they are made again."""
-    records, found = {}, {}
+    records, damaged = {}, {}
     for folder in [folder for folder, state in states.items() if state == "done"]:
         path = f"{folder}/{layout.RECORD}"
         try:
@@ -128,11 +128,11 @@ def _damaged(build: Path, states: Mapping[str, State]) -> dict[str, str]:
         except FileNotFoundError:
             continue  # a run has just removed it
         except (OSError, files.Altered) as error:
-            found[path] = f"is damaged ({error})"
+            damaged[path] = f"is damaged ({error})"
     for results in damage.of_results(build, records, content=True).values():
-        found |= results
+        damaged |= results
     products = damage.of_products(build, records, content=True)
-    return found | {path: how for path, how in products.items() if how != damage.GONE}
+    return damaged | {path: how for path, how in products.items() if how != damage.GONE}
 
 
 def as_text(status: Status) -> str:
@@ -161,7 +161,7 @@ def as_data(status: Status) -> dict[str, object]:
         **({} if status.damaged is None else {"damaged": status.damaged}),
         "disk": {kind: _plain(status.disk.usage[kind]) for kind in KINDS},
         "total": _plain(status.disk.total),
-        "clean": {what: _plain(one) for what, one in status.freeable.items()},
+        "clean": {name: _plain(amount) for name, amount in status.freeable.items()},
     }
 
 
@@ -177,8 +177,8 @@ def _counts(status: Status) -> dict[str, dict[str, int]]:
     for job in status.jobs:
         counts.setdefault(job.rule, Counter())[status.states[job.folder]] += 1
     return {
-        rule: {**{state: found[state] for state in STATES}, "total": found.total()}
-        for rule, found in counts.items()
+        rule: {**{state: by_state[state] for state in STATES}, "total": by_state.total()}
+        for rule, by_state in counts.items()
     }
 
 
@@ -186,7 +186,7 @@ def _rules(status: Status) -> str:
     counts = _counts(status)
     if not counts:
         return f"nothing is translated in {status.build} yet"
-    rows = [[rule, *found.values()] for rule, found in counts.items()]
+    rows = [[rule, *by_state.values()] for rule, by_state in counts.items()]
     if len(rows) > 1:
         rows.append(
             ["all", *(sum(column) for column in zip(*(row[1:] for row in rows), strict=True))]
@@ -227,10 +227,10 @@ def _in_queue(left: Left) -> dict[str, str]:
 def unknown_queue(build: Path) -> str:
     """Return in words why it is not known which jobs of a build folder are in a queue."""
     noted = batch_jobs.read(build)
-    silent = [one for one in noted if not sites.lists_jobs(one.system)]
+    silent = [job for job in noted if not sites.lists_jobs(job.system)]
     if not silent:
         return "the batch system does not answer: its queue is not known"
-    ids = ", ".join(one.batch_id for one in silent[:_IN_QUEUE] if one.batch_id)
+    ids = ", ".join(job.batch_id for job in silent[:_IN_QUEUE] if job.batch_id)
     more = f" and {len(silent) - _IN_QUEUE} more" if len(silent) > _IN_QUEUE else ""
     return f"{sites.unknown(silent[0].system)}; submitted jobs that may still run: {ids}{more}"
 
@@ -297,5 +297,5 @@ def _disk(status: Status) -> str:
     return f"{table}\n\nfasthep-smk clean frees {about_bytes(freed.size)} in {freed.files} files"
 
 
-def _plain(one: Amount) -> dict[str, int]:
-    return {"bytes": one.size, "files": one.files}
+def _plain(amount: Amount) -> dict[str, int]:
+    return {"bytes": amount.size, "files": amount.files}

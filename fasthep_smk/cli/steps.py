@@ -34,6 +34,6 @@ def imagined(options: argparse.Namespace) -> Iterator[Translation]:
     """Translate in an image of the build folder, which lasts for the block."""
     build = build_folder(options.outdir)
     look(build)
-    with placed(options) as found:
-        make_image(build, found.build)
-        yield pipeline.accepted(found)
+    with placed(options) as planned:
+        make_image(build, planned.build)
+        yield pipeline.accepted(planned)

@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}\n    hint: {_help_of(self)}")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        choices = None if action.choices is None else [str(one) for one in action.choices]
+        choices = None if action.choices is None else [str(choice) for choice in action.choices]
         if choices is not None and value not in choices:
             close = nearest(str(value), choices)
             hint = f"; did you mean {close!r}?" if close else ""
@@ -39,8 +39,10 @@ class Parser(argparse.ArgumentParser):
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """Return the parsers of a parser's commands by their names."""
-    found = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
-    return dict(found[0].choices) if found else {}
+    actions = [
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    ]
+    return dict(actions[0].choices) if actions else {}
 
 
 def not_a_command(word: str, commands: Collection[str]) -> UsageError | None:
@@ -50,10 +52,10 @@ def not_a_command(word: str, commands: Collection[str]) -> UsageError | None:
         return None
     close = nearest(word, commands, cutoff=0.6)
     files = [f"{word}{suffix}" for suffix in _SUFFIXES if Path(f"{word}{suffix}").is_file()]
-    meant = [one for one in (*files, close) if one][:1]
+    meant = [guess for guess in (*files, close) if guess][:1]
     lines = [
         f"there is neither a command nor a workflow file called {printable(word)!r}",
-        *(f"did you mean {shell([_PROGRAM, one])!r}?" for one in meant),
+        *(f"did you mean {shell([_PROGRAM, guess])!r}?" for guess in meant),
         f"'{_PROGRAM} help' lists the commands",
     ]
     return UsageError("\n    hint: ".join(lines))
@@ -79,16 +81,16 @@ def unknown_words(
 
 def _long_options(parser: argparse.ArgumentParser) -> Iterator[str]:
     for action in parser._actions:
-        yield from (one for one in action.option_strings if one.startswith("--"))
+        yield from (option for option in action.option_strings if option.startswith("--"))
 
 
 def _taken(parser: argparse.ArgumentParser) -> str:
-    found = [
-        str(one.metavar or one.dest).upper()
-        for one in parser._actions
-        if not one.option_strings and one.help != argparse.SUPPRESS
+    names = [
+        str(action.metavar or action.dest).upper()
+        for action in parser._actions
+        if not action.option_strings and action.help != argparse.SUPPRESS
     ]
-    return " ".join(found) or "only options"
+    return " ".join(names) or "only options"
 
 
 def _help_of(parser: argparse.ArgumentParser) -> str:

@@ -42,8 +42,8 @@ def jobs(text: str) -> int | None:
 
 
 def events(text: str) -> int:
-    found = _EVENTS.fullmatch(text)
-    events = float(found[1]) * _POWERS[found[2].lower()] if found else 0.0
+    match = _EVENTS.fullmatch(text)
+    events = float(match[1]) * _POWERS[match[2].lower()] if match else 0.0
     if events < 1 or not events.is_integer():
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a positive whole number, such as 100000, 100k or 1.5M"
@@ -92,12 +92,12 @@ def settings_of(options: argparse.Namespace) -> RunSettings:
     """Return the settings that a command has options for."""
     from fasthep_smk.config.run_settings import RunSettings
 
-    known = {field.name for field in fields(RunSettings)}
-    given = {name: value for name, value in vars(options).items() if name in known}
-    some = (getattr(options, name, None) for name in ("sample", "partitions", "events"))
-    given["sample"] = next((chosen for chosen in some if chosen is not None), None)
+    names = {field.name for field in fields(RunSettings)}
+    settings = {name: value for name, value in vars(options).items() if name in names}
+    samples = (getattr(options, name, None) for name in ("sample", "partitions", "events"))
+    settings["sample"] = next((chosen for chosen in samples if chosen is not None), None)
     # A token that is new every time.
-    given["rerun"] = dict.fromkeys(given.get("rerun") or (), str(time.time_ns()))
+    settings["rerun"] = dict.fromkeys(settings.get("rerun") or (), str(time.time_ns()))
     if getattr(options, "dry_run", False):
-        given["no_preflight"] = True
-    return RunSettings(**given)
+        settings["no_preflight"] = True
+    return RunSettings(**settings)

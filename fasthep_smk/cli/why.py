@@ -45,10 +45,10 @@ def unbundled(outcome: JobsRun, translation: Translation) -> JobsRun:
 def as_text(outcome: JobsRun, translation: Translation, *, each: bool = False) -> str:
     """Return the jobs that would run, grouped by rule and reason; ``each`` names every job."""
     count, sample = _wanted(translation), translation.sample
-    said = [f"Sample: {said_of_sample(sample.as_data())}"] if sample else []
+    head = [f"Sample: {said_of_sample(sample.as_data())}"] if sample else []
     if outcome.total == 0:
-        return "\n".join([*said, f"Nothing to do: all {count} jobs are up to date."]) + "\n"
-    lines = [*said, f"{outcome.total} of {count} jobs would run:"]
+        return "\n".join([*head, f"Nothing to do: all {count} jobs are up to date."]) + "\n"
+    lines = [*head, f"{outcome.total} of {count} jobs would run:"]
     for rule in translation.rules:
         if not outcome.jobs.get(rule.name):
             continue
@@ -73,7 +73,7 @@ def as_data(outcome: JobsRun, translation: Translation) -> dict[str, object]:
     ``made`` are the files for the user that are then there, as far as they are known, ``left_over``
     those that are there now and that nothing makes; both relative to the build folder.
     """
-    made = _made(translation)
+    files = _made(translation)
     return {
         "to_run": [
             {"rule": rule.name, "job": job.key, "reason": _reason(job, translation)}
@@ -83,8 +83,8 @@ def as_data(outcome: JobsRun, translation: Translation) -> dict[str, object]:
         "up_to_date": _wanted(translation) - outcome.total,
         "restored": translation.reuse.restored,
         "sample": translation.sample.as_data() if translation.sample else None,
-        "made": made,
-        "left_over": sorted(_in_artifacts(translation.earlier) - {*made}),
+        "made": files,
+        "left_over": sorted(_in_artifacts(translation.earlier) - {*files}),
     }
 
 
@@ -111,16 +111,16 @@ def _wanted(translation: Translation) -> int:
 
 def _in_artifacts(build: Path) -> set[str]:
     """Return the files among the results, but for those that tell of the run itself."""
-    found = (path for path in (build / "artifacts").rglob("*") if path.name != "manifest.json")
-    names = {str(path.relative_to(build)) for path in found if not path.is_dir()}
+    paths = (path for path in (build / "artifacts").rglob("*") if path.name != "manifest.json")
+    names = {str(path.relative_to(build)) for path in paths if not path.is_dir()}
     return {name for name in names if not name.startswith("artifacts/provenance/")}
 
 
 def _by_reason(rule: Rule, outcome: JobsRun, translation: Translation) -> dict[str, list[Job]]:
-    found: dict[str, list[Job]] = {}
+    by_reason: dict[str, list[Job]] = {}
     for job in _running(rule, outcome):
-        found.setdefault(_reason(job, translation), []).append(job)
-    return found
+        by_reason.setdefault(_reason(job, translation), []).append(job)
+    return by_reason
 
 
 def _running(rule: Rule, outcome: JobsRun) -> Iterable[Job]:

@@ -49,8 +49,8 @@ def said_of_credentials(file: str, key: str, section: YamlMapping) -> Layer:
     """Return what a section says of credentials as a layer; a list is short for a mapping."""
     if "credentials" not in section:
         return Layer(file, key, {})
-    said = section["credentials"]
-    content = {name: {} for name in said} if isinstance(said, list) else said
+    required = section["credentials"]
+    content = {name: {} for name in required} if isinstance(required, list) else required
     return Layer(file, key, {"credentials": content})
 
 
@@ -68,22 +68,22 @@ def requirements_of(layers: Iterable[Layer]) -> tuple[tuple[Requirement, ...], l
 
 def _in_vain(layers: list[Layer]) -> Iterator[Finding]:
     """Yield names without a value: YAML's null, by which the writer may have meant to require."""
-    known: set[str] = set()
+    named: set[str] = set()
     for layer in layers:
-        said = layer.content.get("credentials") or {}
-        for name, content in said.items():
-            if content is None and name not in known:
+        requirements = layer.content.get("credentials") or {}
+        for name, content in requirements.items():
+            if content is None and name not in named:
                 yield Finding(
                     file=layer.file,
                     key=layer.key_at(("credentials", name)),
                     problem="has no effect: nothing before it requires this credential",
                     expected=f"{name}: {{}} to require it",
                 )
-        known |= said.keys()
+        named |= requirements.keys()
 
 
 def _requirement(kind: CredentialKind, content: YamlMapping, layers: list[Layer]) -> Requirement:
-    layer = [one for one in layers if kind in (one.content.get("credentials") or {})][-1]
+    layer = [layer for layer in layers if kind in (layer.content.get("credentials") or {})][-1]
     voms = content.get("voms") or ()
     return Requirement(
         kind,

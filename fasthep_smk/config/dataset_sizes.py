@@ -40,8 +40,8 @@ class DatasetSize:
     @property
     def amounts(self) -> dict[str, int]:
         """The amounts that are said, by their names."""
-        known = {"memory": self.memory, "disk": self.disk, "walltime": self.walltime}
-        return {name: value for name, value in known.items() if value is not None}
+        by_name = {"memory": self.memory, "disk": self.disk, "walltime": self.walltime}
+        return {name: value for name, value in by_name.items() if value is not None}
 
     def key(self, *leaf: str) -> str:
         """Return the key of an amount, or of all of them, in its file."""
@@ -70,12 +70,12 @@ def of_datasets(
     read.
     """
     said_in = [
-        Layer(file, "execution.sizes.by_dataset", said)
+        Layer(file, "execution.sizes.by_dataset", content)
         for file, section in sections
-        if (said := _by_dataset(section)) is not None
+        if (content := _by_dataset(section)) is not None
     ]
     merged = merge(said_in)
-    found: list[DatasetSize] = []
+    sizes: list[DatasetSize] = []
     findings: list[Finding] = []
     for name, named_in in _names(said_in).items():
         layers: dict[str, Layer] = {}
@@ -89,26 +89,26 @@ def of_datasets(
                 layers[leaf] = layer
             except ValueError as error:
                 findings.append(invalid(layer.file, layer.key_at((name, leaf)), value, error))
-        found.append(DatasetSize(name=name, layer=named_in, layers=layers, **amounts))
-    return found, findings
+        sizes.append(DatasetSize(name=name, layer=named_in, layers=layers, **amounts))
+    return sizes, findings
 
 
 def _names(layers: Iterable[Layer]) -> dict[str, Layer]:
     """Return the names in layers, weakest first, but for those that a stronger one takes away."""
-    found: dict[str, Layer] = {}
+    names: dict[str, Layer] = {}
     for layer in layers:
-        for name, said in layer.content.items():
-            if said is None and name in found:
-                del found[name]
+        for name, content in layer.content.items():
+            if content is None and name in names:
+                del names[name]
             else:
-                found[name] = layer
-    return found
+                names[name] = layer
+    return names
 
 
 def _by_dataset(section: Mapping[str, object]) -> Mapping[str, object] | None:
     sizes = section.get("sizes")
-    said = sizes.get("by_dataset") if isinstance(sizes, Mapping) else None
-    return said if isinstance(said, Mapping) else None
+    by_dataset = sizes.get("by_dataset") if isinstance(sizes, Mapping) else None
+    return by_dataset if isinstance(by_dataset, Mapping) else None
 
 
 def unknown_datasets(
@@ -117,13 +117,13 @@ def unknown_datasets(
     """Yield names that no dataset has and no file matches; ``files`` follow their datasets."""
     files = list(files)
     datasets = list(dict.fromkeys(dataset for dataset, _ in files))
-    for one in sizes:
-        if any(one.means(dataset, file, datasets) for dataset, file in files):
+    for size in sizes:
+        if any(size.means(dataset, file, datasets) for dataset, file in files):
             continue
         yield not_among(
-            one.name,
+            size.name,
             datasets,
             problem="the workflow has no such dataset, and no file that matches",
-            file=one.layer.file,
-            key=one.key(),
+            file=size.layer.file,
+            key=size.key(),
         )

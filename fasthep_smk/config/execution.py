@@ -71,7 +71,7 @@ def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
     try:
         return replace(read_site(profile, key, Path(workflow)), origin="default")
     except Findings as error:
-        raise Findings([_or_here(one) for one in error.findings]) from None
+        raise Findings([_or_here(finding) for finding in error.findings]) from None
 
 
 def _or_here(finding: Finding) -> Finding:
@@ -118,8 +118,8 @@ def read_execution(
     site = None
     try:
         strategy = own.get("strategy", "default")
-        said = strategy if isinstance(strategy, str) else "default"
-        site = load_site(profile, said, workflow=workflow)
+        named = strategy if isinstance(strategy, str) else "default"
+        site = load_site(profile, named, workflow=workflow)
     except Findings as error:
         findings += error.findings
     if findings or site is None:
@@ -200,12 +200,12 @@ def _said(
 
 def _section_findings(section: object, file: str) -> list[Finding]:
     """Return what is wrong with an ``execution`` section; of its free ``config``, with our keys."""
-    found = schema.findings_of(section, "execution", file=file, key="execution")
+    findings = schema.findings_of(section, "execution", file=file, key="execution")
     config = section.get("config") if isinstance(section, dict) else None
     if isinstance(config, dict):
         ours = {key: config[key] for key in CONFIG_KEYS if key in config}
-        found += schema.findings_of(ours, "config", file=file, key="execution.config")
-    return found
+        findings += schema.findings_of(ours, "config", file=file, key="execution.config")
+    return findings
 
 
 def _environment_notices(

@@ -56,8 +56,8 @@ class Merged:
 
     def origin(self, *path: str) -> Layer | None:
         """Return the layer of the value at ``path``; of a mapping, that of its first leaf."""
-        found = [layer for leaf, layer in self.origins.items() if leaf[: len(path)] == path]
-        return found[0] if found else None
+        layers = [layer for leaf, layer in self.origins.items() if leaf[: len(path)] == path]
+        return layers[0] if layers else None
 
 
 def merge(layers: Iterable[Layer]) -> Merged:

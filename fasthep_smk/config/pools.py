@@ -79,8 +79,8 @@ class _Maker:
         #: What has a kind is an input file of FAST-HEP's, not a class.
         self._inputs = {
             name: self._classes.pop(name)
-            for name, found in list(self._classes.items())
-            if any("kind" in layer.content["resources"] for layer in found)
+            for name, entries in list(self._classes.items())
+            if any("kind" in layer.content["resources"] for layer in entries)
         }
         self._profiles = _by_name(
             (layer, "pool_profiles", _mappings(layer, "pool_profiles")) for layer in layers
@@ -112,21 +112,21 @@ class _Maker:
         # Unused ones are read too: a mistake in them would show only when a pool uses them.
         unused = [*self._classes.values(), *self._profiles.values(), *self._site_profiles.values()]
         for layers in unused:
-            resolved = [one for layer in layers for one in self._resolve(layer, [])]
+            resolved = [part for layer in layers for part in self._resolve(layer, [])]
             self.pools.findings += settings_of(resolved)[1]
         self.pools.findings = list({str(item): item for item in self.pools.findings}.values())
         return self.pools
 
     def _declared(self) -> dict[str, Layer]:
         """Return the pools by name; one that a later layer sets to null is taken back."""
-        found: dict[str, Layer] = {}
+        declared: dict[str, Layer] = {}
         for layer in self._layers:
             for name, content in (layer.content.get("pools") or {}).items():
-                if content is None and name in found:
-                    del found[name]
+                if content is None and name in declared:
+                    del declared[name]
                 else:
-                    found.setdefault(name, layer)
-        return found
+                    declared.setdefault(name, layer)
+        return declared
 
     def _provided(self, pool: str) -> list[str]:
         contents = [(layer.content.get("pools") or {}).get(pool) for layer in self._layers]
@@ -143,7 +143,7 @@ class _Maker:
         using = next((layer for layer in reversed(own) if "use" in layer.content), None)
         layers = [
             Layer(self._site.file, "default", self._site.default),
-            *(one for layer in self._layers for one in _config_layers(layer, name)),
+            *(part for layer in self._layers for part in _config_layers(layer, name)),
             *self._profile(name, using),
             *(Layer(item.file, item.key, _without(item.content, "use")) for item in own),
         ]
@@ -162,9 +162,9 @@ class _Maker:
     def _profile(self, name: str, using: Layer | None) -> list[Layer]:
         use = using.content["use"] if using else None
         wanted = use or name
-        found = self._site_profiles.get(wanted) or (self._profiles.get(wanted) if use else None)
-        if found is not None:
-            return found
+        layers = self._site_profiles.get(wanted) or (self._profiles.get(wanted) if use else None)
+        if layers is not None:
+            return layers
         if use and using:
             otherwise = f"a profile in {self._site.file} or in execution.pool_profiles"
             self._no_such("pool profile", using, "use", self.pools.profiles, otherwise)
@@ -208,7 +208,7 @@ class _Maker:
     def _no_class(self, label: str, user: Layer) -> None:
         """Note that what is named as a class is an input file, as it has a kind."""
         taken_by = user.key_at(("resources",))
-        layer = next(one for one in self._inputs[label] if "kind" in one.content["resources"])
+        layer = next(layer for layer in self._inputs[label] if "kind" in layer.content["resources"])
         self.pools.findings.append(
             Finding(
                 file=layer.file,
@@ -235,15 +235,15 @@ def _by_name(
     parts: Iterable[tuple[Layer, str, Mapping[str, YamlMapping | None]]],
 ) -> dict[str, list[Layer]]:
     """Return the entries of a section of each layer by their names, weakest first."""
-    found: dict[str, list[Layer]] = {}
+    by_name: dict[str, list[Layer]] = {}
     for layer, section, entries in parts:
         start = key_of(layer.key, [section])
         for name, content in entries.items():
             wrapped = section == "resources"
             inner = {"resources": content or {}} if wrapped else content or {}
             entry = Layer(layer.file, key_of(start, [name]), inner, int(wrapped))
-            found.setdefault(name, []).append(entry)
-    return found
+            by_name.setdefault(name, []).append(entry)
+    return by_name
 
 
 def _mappings(layer: Layer, section: str) -> dict[str, YamlMapping | None]:
@@ -254,14 +254,14 @@ def _config_layers(layer: Layer, pool: str) -> list[Layer]:
     """Return what ``execution.config`` says of a pool."""
     config = layer.content.get("config") or {}
     content = {"config": {key: config[key] for key in CONFIG_KEYS if key in config}}
-    found = [Layer(layer.file, key_of(layer.key, ["config"]), content, 1)]
+    layers = [Layer(layer.file, key_of(layer.key, ["config"]), content, 1)]
     # FAST-HEP gives these to its only pool if the workflow names none.
     if pool == DEFAULT_POOL and not layer.content.get("pools"):
         word = next((word for word in ("workers", "n_workers") if word in config), None)
         if word is not None:
             key = key_of(layer.key, ["config", word])
-            found.append(Layer(layer.file, key, {"workers": config[word]}, 1))
-    return found
+            layers.append(Layer(layer.file, key, {"workers": config[word]}, 1))
+    return layers
 
 
 def _without(content: YamlMapping, key: str) -> dict[str, object]:

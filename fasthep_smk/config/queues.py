@@ -56,8 +56,8 @@ def queues_of(said: object) -> list[Queue]:
     return [_queue(str(name), own) for name, own in content.items()]
 
 
-def _queue(name: str, said: object) -> Queue:
-    limits = said if isinstance(said, Mapping) else {"walltime": said}
+def _queue(name: str, own: object) -> Queue:
+    limits = own if isinstance(own, Mapping) else {"walltime": own}
     time = limits.get("walltime")
     try:
         return Queue(
@@ -92,14 +92,14 @@ def chosen(said: object, request: ResourceRequest) -> str | None:
     are left to jobs that ask for them, if others suffice.
     """
     queues = queues_of(said)
-    found = _choice(queues, request) or _choice(queues, replace(request, walltime=None))
-    return found.name if found else None
+    queue = _choice(queues, request) or _choice(queues, replace(request, walltime=None))
+    return queue.name if queue else None
 
 
 def _choice(queues: Sequence[Queue], request: ResourceRequest) -> Queue | None:
-    fitting = [one for one in queues if _suffices(one, request)]
+    fitting = [queue for queue in queues if _suffices(queue, request)]
     if not request.gpus:
-        fitting = [one for one in fitting if not one.gpus] or fitting
+        fitting = [queue for queue in fitting if not queue.gpus] or fitting
     if not fitting:
         return None
     pick = min if request.walltime is not None else max
@@ -112,8 +112,8 @@ def _time(queue: Queue) -> float:
 
 def longest(queues: Sequence[Queue], request: ResourceRequest) -> int | None:
     """Return for how many seconds a job may last in any of them that is large enough for it."""
-    times = [one.walltime for one in queues if _suffices(one, request)]
-    return max((one for one in times if one is not None), default=None) if all(times) else None
+    times = [queue.walltime for queue in queues if _suffices(queue, request)]
+    return max((time for time in times if time is not None), default=None) if all(times) else None
 
 
 def most_memory(
@@ -124,20 +124,23 @@ def most_memory(
     ``nodes`` says what the nodes of each have, in bytes, as far as that is known. ``None``: there
     is no limit, or it is not known.
     """
-    known = {one.name: [one.memory, nodes.get(one.name)] for one in queues}
-    limits = {name: min((one for one in each if one), default=None) for name, each in known.items()}
+    memories = {queue.name: [queue.memory, nodes.get(queue.name)] for queue in queues}
+    limits = {
+        name: min((memory for memory in pair if memory), default=None)
+        for name, pair in memories.items()
+    }
 
     def place(memory: int) -> Queue | None:
         asked = replace(request, memory=memory)
         return _choice(queues, asked) or _choice(queues, replace(asked, walltime=None))
 
-    amounts = sorted({one for one in limits.values() if one is not None}, reverse=True)
+    amounts = sorted({limit for limit in limits.values() if limit is not None}, reverse=True)
     beyond = place(amounts[0] + 1) if amounts else None
     if beyond is not None and limits[beyond.name] is None:
         return None
     for amount in amounts:
-        found = place(amount)
-        if found is not None and amount <= (limits[found.name] or amount):
+        queue = place(amount)
+        if queue is not None and amount <= (limits[queue.name] or amount):
             return amount
     return None
 
@@ -153,28 +156,30 @@ def too_large(
     options = attempt.options.get(system, {})
     queues = queues_of(options.get(option))
     asked = attempt.request
-    is_said = any(options.get(one) for one in unless)
+    is_said = any(options.get(key) for key in unless)
     if not queues or is_said or _choice(queues, asked) is not None:
         return None
-    name = next((one for one in _AMOUNTS if _excess(one, asked, queues)), None)
-    what = option.removesuffix("s")
-    hint = f"ask for less, or add a larger {what} to config.{system}.{option}"
+    name = next((amount for amount in _AMOUNTS if _excess(amount, asked, queues)), None)
+    kind = option.removesuffix("s")
+    hint = f"ask for less, or add a larger {kind} to config.{system}.{option}"
     if name is None:  # each amount is somewhere, and all of them nowhere
-        given = ", ".join(f"{one} {asked.shown(one)}" for one in _AMOUNTS if getattr(asked, one))
-        each = "; ".join(
-            ", ".join([one.name, *(f"{leaf} {shown}" for leaf, shown in _limits(one))])
-            for one in queues
+        requested = ", ".join(
+            f"{amount} {asked.shown(amount)}" for amount in _AMOUNTS if getattr(asked, amount)
+        )
+        listed = "; ".join(
+            ", ".join([queue.name, *(f"{leaf} {shown}" for leaf, shown in _limits(queue))])
+            for queue in queues
         )
         return Finding(
             key=attempt.place("config.walltime"),
-            problem=f"pool {attempt.pool!r} asks for more than any one {what} has",
-            value=given,
-            expected=f"at most what one of these has: {each}",
+            problem=f"pool {attempt.pool!r} asks for more than any one {kind} has",
+            value=requested,
+            expected=f"at most what one of these has: {listed}",
             hint=hint,
         )
-    largest = max(queues, key=lambda one: getattr(one, name))
+    largest = max(queues, key=lambda queue: getattr(queue, name))
     most = getattr(largest, name)
-    return larger_than(attempt, name, most, f"any {what}", hint, where=f" ({largest.name})")
+    return larger_than(attempt, name, most, f"any {kind}", hint, where=f" ({largest.name})")
 
 
 def larger_than(
@@ -191,7 +196,7 @@ def larger_than(
 
 
 def _excess(name: str, asked: ResourceRequest, queues: Sequence[Queue]) -> bool:
-    limits = [getattr(one, name) for one in queues]
+    limits = [getattr(queue, name) for queue in queues]
     return None not in limits and (getattr(asked, name) or 0) > max(limits)
 
 

@@ -71,9 +71,9 @@ class Attempt:
     @property
     def may_change(self) -> bool:
         """Whether a later attempt, or other jobs, may let a job ask for another amount."""
-        said = {"memory": self.request.memory, "walltime": self.request.walltime}
+        amounts = {"memory": self.request.memory, "walltime": self.request.walltime}
         return bool(self.measured) or any(
-            amount is not None and amount != self.most.get(name) for name, amount in said.items()
+            amount is not None and amount != self.most.get(name) for name, amount in amounts.items()
         )
 
     def place(self, leaf: str) -> str:

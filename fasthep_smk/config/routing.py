@@ -61,9 +61,9 @@ def stage_needs(
         name = str(stage.get("id"))
         place = repr(name) if stage.get("id") else number
         key = f"analysis.stages[{place}].execution"
-        found = schema.findings_of(content, "stage", file=workflow, key=key)
-        if not found and content.get("require") and content.get("prefer"):
-            found = [
+        wrong = schema.findings_of(content, "stage", file=workflow, key=key)
+        if not wrong and content.get("require") and content.get("prefer"):
+            wrong = [
                 Finding(
                     file=workflow,
                     key=key,
@@ -74,13 +74,13 @@ def stage_needs(
             ]
         times: dict[str, int] = {}
         for word in ("timeout", "fallback_after"):
-            value = content.get(word) if not found else None
+            value = content.get(word) if not wrong else None
             try:
                 times |= {} if value is None else {word: units.parse_duration(value)}
             except ValueError as error:
-                found.append(invalid(workflow, f"{key}.{word}", value, error))
-        if found:
-            findings += found
+                wrong.append(invalid(workflow, f"{key}.{word}", value, error))
+        if wrong:
+            findings += wrong
             continue
         needs[name] = StageNeeds(
             stage=name,
@@ -109,17 +109,17 @@ class Router:
 
     def findings(self) -> list[Finding]:
         """Return names that no pool has, and stages that ask for more than their pool has."""
-        found = [*self._default_findings()]
+        findings = [*self._default_findings()]
         for needs in self.needs.values():
             for word in ("require", "prefer", "fallback"):
                 label = getattr(needs, word)
                 if label and self.pools.named(label) is None:
-                    found.append(self._unknown(needs.layer, word, label))
-        if not found:
+                    findings.append(self._unknown(needs.layer, word, label))
+        if not findings:
             for stage in self.needs:
-                found += self._too_much(stage)
-            found += self._nowhere_to_go()
-        return found
+                findings += self._too_much(stage)
+            findings += self._nowhere_to_go()
+        return findings
 
     def without_gpu(self, stages: Iterable[str]) -> Iterable[Finding]:
         """Yield which of ``stages``, all of which need a GPU, go to a pool that has none."""
@@ -156,11 +156,11 @@ class Router:
             return ()
         needs = self.needs.get(leader or "")
         own = needs.own if needs else {}
-        said = (own.get("resources") or {}).get("memory")
+        memory = (own.get("resources") or {}).get("memory")
         timed = (own.get("config") or {}).get("walltime") or (needs and needs.timeout)
         has_time = settings.request.walltime is not None and not timed
         return tuple(
-            name for name, is_free in (("memory", not said), ("walltime", has_time)) if is_free
+            name for name, is_free in (("memory", not memory), ("walltime", has_time)) if is_free
         )
 
     def _leader(self, stages: Iterable[str]) -> str | None:
@@ -312,7 +312,7 @@ class Router:
 
     def _nowhere_to_go(self) -> Iterable[Finding]:
         """Yield what says how long jobs wait for a pool that have no other to go to."""
-        routes = [(one, *self._choose(one.stage)[:2]) for one in self.needs.values()]
+        routes = [(needs, *self._choose(needs.stage)[:2]) for needs in self.needs.values()]
         for needs, first, last in routes:
             if needs.fallback_after is not None and last in (None, first):
                 fallback = needs.layer.key_at(("fallback",))
@@ -320,7 +320,7 @@ class Router:
         used = [first for _, first, _ in routes] + [self._choose(None)[0]]
         left = {first.name for _, first, last in routes if last not in (None, first)}
         for pool in {pool.name: pool for pool in used if pool.name not in left}.values():
-            layers = [one for one in pool.layers if "fallback_after" in one.content]
+            layers = [layer for layer in pool.layers if "fallback_after" in layer.content]
             if pool.settings.fallback_after is not None and layers:
                 hint = f"add a fallback to the execution of a stage that goes to {pool.name!r}"
                 yield _no_fallback(layers[-1], hint)
@@ -328,22 +328,22 @@ class Router:
     def _too_much(self, stage: str) -> list[Finding]:
         needs = self.needs[stage]
         first, last, _ = self._choose(stage)
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for pool in [first, *([last] if last else [])]:
             asked = ResourceRequest()
             if needs.own:
                 settings, wrong, _ = settings_of((*pool.layers, needs.own_layer))
-                found += wrong
+                findings += wrong
                 asked = settings.request
             if needs.timeout is not None and not (needs.own.get("config") or {}).get("walltime"):
                 asked = replace(asked, walltime=needs.timeout)
-            found += self._exceeds(needs, pool, asked)
-        return list({str(item): item for item in found}.values())
+            findings += self._exceeds(needs, pool, asked)
+        return list({str(item): item for item in findings}.values())
 
     def _exceeds(self, needs: StageNeeds, pool: Pool, asked: ResourceRequest) -> Iterable[Finding]:
-        said = needs.own.get("resources") or {}
+        resources = needs.own.get("resources") or {}
         for name in ("cpus", "memory", "disk", "gpus", "walltime"):
-            if name != "walltime" and name not in said:
+            if name != "walltime" and name not in resources:
                 continue
             path: tuple[str, ...] = ("resources", name)
             if name == "walltime":

@@ -34,11 +34,11 @@ class Limit:
         Raises:
             ValueError: it is neither, or nothing could ever be missing; the message says which.
         """
-        found = _LIMIT.fullmatch(text.strip())
-        if found is None:
+        match = _LIMIT.fullmatch(text.strip())
+        if match is None:
             raise ValueError(f"{text!r} is neither a number of partitions nor a percentage")
-        number = int(found[1]) if found[1] else None
-        share = Fraction(found[2] or 0) / 100
+        number = int(match[1]) if match[1] else None
+        share = Fraction(match[2] or 0) / 100
         if share > 1:
             raise ValueError(f"{text!r} is more than all partitions")
         if not number and not share:
@@ -75,10 +75,10 @@ class Sample:
         Raises:
             ValueError: it is no percentage, or none of something.
         """
-        found = _LIMIT.fullmatch(text.strip())
-        if found is None or not found[2]:
+        match = _LIMIT.fullmatch(text.strip())
+        if match is None or not match[2]:
             raise ValueError(f"{text!r} is not a percentage, such as 1%")
-        share = Fraction(found[2]) / 100
+        share = Fraction(match[2]) / 100
         if not 0 < share <= 1:
             raise ValueError(f"{text!r} is not a share of all partitions, such as 1%")
         return cls(option=f"--sample {text.strip()}", share=share)
@@ -91,13 +91,13 @@ class Sample:
             ValueError: it is no list of datasets with numbers.
         """
         ranges: dict[str, tuple[tuple[int, int], ...]] = {}
-        for one in text.split(","):
-            found = _RANGE.fullmatch(one.strip())
-            first = int(found[2]) if found else 0
-            last = int(found[3] or first) if found else 0
-            if found is None or not 1 <= first <= last:
-                raise ValueError(f"{one.strip()!r} is not DATASET:FIRST-LAST, such as data:1-3")
-            ranges[found[1]] = (*ranges.get(found[1], ()), (first, last))
+        for part in text.split(","):
+            match = _RANGE.fullmatch(part.strip())
+            first = int(match[2]) if match else 0
+            last = int(match[3] or first) if match else 0
+            if match is None or not 1 <= first <= last:
+                raise ValueError(f"{part.strip()!r} is not DATASET:FIRST-LAST, such as data:1-3")
+            ranges[match[1]] = (*ranges.get(match[1], ()), (first, last))
         return cls(option=f"--partitions {text.strip()}", ranges=ranges)
 
 

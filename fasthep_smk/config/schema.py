@@ -138,15 +138,15 @@ def _listed(keys: Mapping[str, JsonObject]) -> str:
 def _pointed(content: object, starts: Mapping[str, str]) -> object:
     """Return a part of a schema, with other starts of what it refers to."""
     if isinstance(content, list):
-        return [_pointed(one, starts) for one in content]
+        return [_pointed(item, starts) for item in content]
     if not isinstance(content, dict):
         return content
-    made = {key: _pointed(one, starts) for key, one in content.items()}
-    reference = made.get("$ref")
+    pointed = {key: _pointed(value, starts) for key, value in content.items()}
+    reference = pointed.get("$ref")
     for old, new in starts.items():
         if isinstance(reference, str) and reference.startswith(old):
-            made["$ref"] = new + reference[len(old) :]
-    return made
+            pointed["$ref"] = new + reference[len(old) :]
+    return pointed
 
 
 def holds(part: str, schema: tuple[str, str]) -> bool:
@@ -214,7 +214,7 @@ def findings_of(
         validator(load(part, schema), registry=_registry()).iter_errors(content),
         key=lambda error: (str(error.json_path), error.validator != "type"),
     )
-    found: list[Finding] = []
+    findings: list[Finding] = []
     wrong: set[str] = set()
     unknown: dict[str, dict[str, str | None]] = {}
     for error in errors:
@@ -223,10 +223,10 @@ def findings_of(
     for error in errors:
         # What is of the wrong type is not also too small.
         if error.json_path not in wrong:
-            found += _findings(error, file, key, unknown.get(error.json_path, {}), is_newer)
+            findings += _findings(error, file, key, unknown.get(error.json_path, {}), is_newer)
         if error.validator == "type":
             wrong.add(str(error.json_path))
-    return found
+    return findings
 
 
 def misread(root: yaml.Node | None, part: str, *, file: str) -> Iterator[Finding]:
@@ -244,12 +244,12 @@ def misread(root: yaml.Node | None, part: str, *, file: str) -> Iterator[Finding
         seen.add(id(node))
         if isinstance(node, yaml.SequenceNode):
             below = _below(parts, 0, "")
-            left += [(one, (*path, n), below) for n, one in reversed([*enumerate(node.value)])]
+            left += [(item, (*path, n), below) for n, item in reversed([*enumerate(node.value)])]
         elif isinstance(node, yaml.MappingNode):
             named = [(name.value, value) for name, value in reversed(node.value)]
             op = str(next((value.value for name, value in named if name == "op"), ""))
             if op and not op.startswith("hep."):  # a style for a renderer of the user's
-                parts = [one for one in parts if one is not _parts()["style"]]
+                parts = [part for part in parts if part is not _parts()["style"]]
             for name, value in named:
                 if name == "<<":
                     left.append((value, path, parts))
@@ -305,7 +305,7 @@ def _below(parts: Iterable[JsonObject], step: str | int, op: str) -> list[JsonOb
         else:
             named = part.get("properties", {})
             below.append(named.get(step, part.get("additionalProperties")))
-    return [more for one in below if isinstance(one, dict) for more in _with_referred(one, op)]
+    return [more for item in below if isinstance(item, dict) for more in _with_referred(item, op)]
 
 
 def _takes_text(parts: Iterable[JsonObject], kind: str) -> bool:
@@ -316,8 +316,8 @@ def _takes_text(parts: Iterable[JsonObject], kind: str) -> bool:
         values = types & {"integer", "number", "boolean"}
         # FAST-HEP makes a text of any value there, or of one in a list.
         any_value = values == {"number", "boolean"} or (values == {"number"} and "array" in types)
-        told = part.get("x-text") or ()
-        is_text = told is True or kind in told or ("string" in types and (not values or any_value))
+        text = part.get("x-text") or ()
+        is_text = text is True or kind in text or ("string" in types and (not values or any_value))
         if is_text and (kind != "null" or ("string" in types and kind not in types)):
             return True
     return False
@@ -351,7 +351,7 @@ def _findings(
         # Which keys there are may depend on the value of another one.
         other = f" with {schema['x-with']}" if "x-with" in schema else ""
         for name, close in _unknown(value, schema).items():
-            is_sure = any(is_slip(name, one) for one in known) or not is_newer()
+            is_sure = any(is_slip(name, word) for word in known) or not is_newer()
             unless = "" if is_sure else ", unless a newer FAST-HEP reads it"
             yield (Finding if is_sure else Doubt)(
                 file=file,

@@ -60,8 +60,8 @@ def _addresses(content: YamlMapping) -> Iterator[tuple[str, str]]:
             seen.add(id(value))
             items: Iterable[tuple[str | int, object]] = enumerate(value)
             if isinstance(value, dict):
-                items = ((str(key), one) for key, one in value.items())
-            left += reversed([((*path, _step(key, one)), one) for key, one in items])
+                items = ((str(key), item) for key, item in value.items())
+            left += reversed([((*path, _step(key, item)), item) for key, item in items])
 
 
 def _step(key: str | int, value: object) -> str | int:

@@ -122,16 +122,16 @@ class _Reader:
             return None
 
 
-def _queues(said: object) -> object:
+def _queues(value: object) -> object:
     from fasthep_smk.config.queues import queues_of  # few say so
 
-    return queues_of(said)
+    return queues_of(value)
 
 
-def _pilot(read: _Reader, said: object) -> Pilot | None:
-    if not said and not isinstance(said, Mapping):
+def _pilot(read: _Reader, value: object) -> Pilot | None:
+    if not value and not isinstance(value, Mapping):
         return None
-    if not isinstance(said, Mapping):  # true
+    if not isinstance(value, Mapping):  # true
         return Pilot()
     return Pilot(
         tasks=read(units.parse_count, "config", "pilot", "tasks") or 1,

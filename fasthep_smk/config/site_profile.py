@@ -111,10 +111,10 @@ def _find(profile: str, key: str) -> Path | None:
     if profile in ours:
         return _PROFILES / profile
     known += [name for name in ours if name not in known]
-    what = "holds no config.yaml" if folder.is_dir() else "no such profile"
+    problem = "holds no config.yaml" if folder.is_dir() else "no such profile"
     close = nearest(profile, known)
     raise Findings.one(
-        what,
+        problem,
         key=key,
         value=as_yaml(profile),
         expected=f"a folder with a config.yaml, or one of {', '.join(known)}",

@@ -54,11 +54,11 @@ def read_sizes(path: Path) -> list[Size]:
         raise _not_one("there is no such file", path) from None
     findings = schema.findings_of(content, "sizes", file=str(path))
     entries = [] if findings else cast("YamlMapping", content)["sizes"]
-    found = list(_sizes(entries, str(path), findings))
-    findings += [] if findings else _twice(found)
+    sizes = list(_sizes(entries, str(path), findings))
+    findings += [] if findings else _twice(sizes)
     if findings:
         raise Findings(findings)
-    return found
+    return sizes
 
 
 def _not_one(problem: str, path: Path, hint: str | None = None) -> WrongArgument:
@@ -91,15 +91,15 @@ def _sizes(entries: Sequence[YamlMapping], file: str, findings: list[Finding]) -
 
 def _twice(sizes: Iterable[Size]) -> Iterator[Finding]:
     """Yield entries of a rule that has one already."""
-    known: dict[object, Size] = {}
-    for one in sizes:
-        first = known.setdefault((one.scope, frozenset(one.stages), one.pool), one)
-        if first is not one:
+    firsts: dict[object, Size] = {}
+    for size in sizes:
+        first = firsts.setdefault((size.scope, frozenset(size.stages), size.pool), size)
+        if first is not size:
             yield Finding(
-                file=one.file,
-                key=one.key,
+                file=size.file,
+                key=size.key,
                 problem=f"sets again what {first.key} sets for the same jobs",
-                value=", ".join(one.stages),
+                value=", ".join(size.stages),
                 expected="one entry for the same scope, stages and pool",
             )
 
@@ -109,15 +109,17 @@ def unknown_names(
 ) -> Iterator[Finding]:
     """Yield stages and pools that a workflow does not have, each with the nearest that it has."""
     stages, pools = list(stages), list(pools)
-    for one in sizes:
-        for number, stage in enumerate(one.stages):
+    for size in sizes:
+        for number, stage in enumerate(size.stages):
             if stage not in stages:
                 problem = "the workflow has no such stage"
-                key = f"{one.key}.stages[{number}]"
-                yield not_among(stage, stages, problem=problem, file=one.file, key=key)
-        if one.pool not in pools:
+                key = f"{size.key}.stages[{number}]"
+                yield not_among(stage, stages, problem=problem, file=size.file, key=key)
+        if size.pool not in pools:
             problem = "no pool of this name"
-            yield not_among(one.pool, pools, problem=problem, file=one.file, key=f"{one.key}.pool")
+            yield not_among(
+                size.pool, pools, problem=problem, file=size.file, key=f"{size.key}.pool"
+            )
 
 
 def entry_of(sizes: Iterable[Size], *, scope: str, stages: Sequence[str], pool: str) -> list[Size]:
@@ -125,6 +127,6 @@ def entry_of(sizes: Iterable[Size], *, scope: str, stages: Sequence[str], pool: 
 
     A rule that has more stages than when it was measured takes the entries of some of them.
     """
-    there = [one for one in sizes if one.scope == scope and one.pool == pool]
-    exact = [one for one in there if set(one.stages) == set(stages)]
-    return exact or [one for one in there if one.stages and set(one.stages) <= set(stages)]
+    there = [size for size in sizes if size.scope == scope and size.pool == pool]
+    exact = [size for size in there if set(size.stages) == set(stages)]
+    return exact or [size for size in there if size.stages and set(size.stages) <= set(stages)]

@@ -24,8 +24,8 @@ _CLOCKS = 60
 
 def look(kinds: Iterable[CredentialKind] = KINDS) -> dict[CredentialKind, Credential]:
     """Return the credentials that are there, readable or not."""
-    found = {kind: _FINDERS[kind]() for kind in kinds}
-    return {kind: one for kind, one in found.items() if one is not None}
+    credentials = {kind: _FINDERS[kind]() for kind in kinds}
+    return {kind: credential for kind, credential in credentials.items() if credential is not None}
 
 
 @dataclass(frozen=True)
@@ -63,53 +63,55 @@ def lack(required: Requirement, found: Credential | None, *, now: float) -> str 
 
 
 def _problems(
-    required: Requirement, found: Credential | None, now: float, until: float | None
+    required: Requirement, credential: Credential | None, now: float, until: float | None
 ) -> Iterator[CredentialProblem]:
     name = NAMES[required.kind]
     wanted = f"a valid {name}" + (
         f" until {moment(until)}, when the longest job may end" if until else ""
     )
-    fix = renewal(required, found, (until or now) - now)
-    if found is None:
+    fix = renewal(required, credential, (until or now) - now)
+    if credential is None:
         yield CredentialProblem(required, f"there is no {name}", None, wanted, fix)
         return
-    if found.problem is not None:
-        shown = f"{found.where}: {found.problem}"
+    if credential.problem is not None:
+        shown = f"{credential.where}: {credential.problem}"
         yield CredentialProblem(required, f"the {name} cannot be read", shown, wanted, fix)
         return
-    if found.is_open:
-        mode = f"{found.where}: mode {found.mode:03o}"
+    if credential.is_open:
+        mode = f"{credential.where}: mode {credential.mode:03o}"
         yield CredentialProblem(
-            required, f"others may read the {name}", mode, "mode 600", close_to_others(found)
+            required, f"others may read the {name}", mode, "mode 600", close_to_others(credential)
         )
-    yield from _of_others(required, found, fix)
-    if found.begin is not None and found.begin > now + _CLOCKS:
-        shown = f"{found.where}: valid from {moment(found.begin)}"
+    yield from _of_others(required, credential, fix)
+    if credential.begin is not None and credential.begin > now + _CLOCKS:
+        shown = f"{credential.where}: valid from {moment(credential.begin)}"
         hint = "wait, or check the clock of this machine"
         yield CredentialProblem(required, f"the {name} is not valid yet", shown, wanted, hint)
-    elif found.has_ended(now):
-        shown = f"{found.where}: expired {moment(found.end or now)}"
+    elif credential.has_ended(now):
+        shown = f"{credential.where}: expired {moment(credential.end or now)}"
         yield CredentialProblem(required, f"the {name} has expired", shown, wanted, fix)
-    elif until is not None and found.end is not None and found.end < until:
-        shown = f"{found.where}: expires {moment(found.end)}"
-        what = f"the {name} expires before the longest job may end"
-        yield CredentialProblem(required, what, shown, wanted, fix, early=True)
+    elif until is not None and credential.end is not None and credential.end < until:
+        shown = f"{credential.where}: expires {moment(credential.end)}"
+        problem = f"the {name} expires before the longest job may end"
+        yield CredentialProblem(required, problem, shown, wanted, fix, early=True)
 
 
-def _of_others(required: Requirement, found: Credential, fix: str) -> Iterator[CredentialProblem]:
+def _of_others(
+    required: Requirement, credential: Credential, fix: str
+) -> Iterator[CredentialProblem]:
     """Yield that it is one of another organisation, or of another issuer."""
     name = NAMES[required.kind]
     # Of a proxy whose attributes cannot be read it is only known that it has some.
-    known = found.vos if found.vos or not found.attested else required.voms
-    if lacking := [one for one in required.voms if one not in known]:
-        shown = f"{found.where}: {', '.join(found.vos) or 'no attributes of VOMS'}"
+    vos = credential.vos if credential.vos or not credential.attested else required.voms
+    if lacking := [vo for vo in required.voms if vo not in vos]:
+        shown = f"{credential.where}: {', '.join(credential.vos) or 'no attributes of VOMS'}"
         expected = f"attributes of {', '.join(required.voms)}"
-        what = f"the {name} is not one of {', '.join(lacking)}"
-        yield CredentialProblem(required, what, shown, expected, fix)
-    if required.issuer and (found.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
-        shown = f"{found.where}: issued by {found.issuer or 'an unknown authority'}"
-        what = f"the {name} was issued by another authority"
-        yield CredentialProblem(required, what, shown, required.issuer, fix)
+        problem = f"the {name} is not one of {', '.join(lacking)}"
+        yield CredentialProblem(required, problem, shown, expected, fix)
+    if required.issuer and (credential.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
+        shown = f"{credential.where}: issued by {credential.issuer or 'an unknown authority'}"
+        problem = f"the {name} was issued by another authority"
+        yield CredentialProblem(required, problem, shown, required.issuer, fix)
 
 
 def renewal(required: Requirement, found: Credential | None, seconds: float = 0) -> str:
@@ -130,9 +132,9 @@ def renewal(required: Requirement, found: Credential | None, seconds: float = 0)
     return f"get a new token{issuer} (htgettoken, oidc-token), and write it to {where}, mode 600"
 
 
-def _place(found: Credential | None) -> list[str]:
+def _place(credential: Credential | None) -> list[str]:
     """Return where a proxy has to be written, if not where it is by default."""
-    path = str(found.path) if found is not None else os.environ.get(proxies.VARIABLE)
+    path = str(credential.path) if credential is not None else os.environ.get(proxies.VARIABLE)
     return ["--out", path] if path and path != proxies.default_path() else []
 
 

@@ -21,19 +21,19 @@ _FORMATS = ("%m/%d/%y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%b %d %H:%M:%S %Y")
 
 def find_ticket() -> Credential | None:
     """Return this user's ticket; ``None`` if there is none, or no ``klist`` to ask."""
-    said = ask(["klist"], {"LC_ALL": "C"})
-    if said is None:
+    answer = ask(["klist"], {"LC_ALL": "C"})
+    if answer is None:
         return None
-    cache = _CACHE.search(said)
+    cache = _CACHE.search(answer)
     where = cache[1] if cache else "the default cache"
     path = Path(where.removeprefix("FILE:")) if where.startswith(("FILE:", "/")) else None
-    principal = _PRINCIPAL.search(said)
+    principal = _PRINCIPAL.search(answer)
     subject = principal[1] if principal else None
     mode = None
     if path is not None:
         with suppress(OSError, ValueError):
             mode = path.stat().st_mode & 0o7777
-    ticket = _TICKET.search(said)
+    ticket = _TICKET.search(answer)
     begin = _time(ticket["begin"]) if ticket else None
     end = _end(ticket["end"], begin) if ticket else None
     if end is None:

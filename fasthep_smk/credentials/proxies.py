@@ -41,12 +41,12 @@ def _described(path: Path, content: bytes, mode: int) -> Credential:
 
     try:
         chain = x509.load_pem_x509_certificates(content)
-        ends = [one.not_valid_after_utc.timestamp() for one in chain]
-        begins = [one.not_valid_before_utc.timestamp() for one in chain]
+        ends = [certificate.not_valid_after_utc.timestamp() for certificate in chain]
+        begins = [certificate.not_valid_before_utc.timestamp() for certificate in chain]
         subject = chain[0].subject.rfc4514_string()
         # A proxy is issued by the person; the issuer of the last certificate says who that is.
         issuer = chain[-1].issuer.rfc4514_string()
-        extensions = [blob for one in chain for blob in _voms(one)]
+        extensions = [blob for certificate in chain for blob in _voms(certificate)]
     except Exception:  # the library has many kinds, and its text might quote the file
         problem = "contains no readable certificate"
         return Credential("x509", str(path), path, problem=problem, mode=mode)
@@ -77,8 +77,8 @@ def _voms(certificate: x509.Certificate) -> Iterator[bytes]:
 
     for extension in certificate.extensions:
         value = extension.value
-        known = extension.oid.dotted_string == _VOMS_CERTIFICATES
-        if known and isinstance(value, x509.UnrecognizedExtension):
+        is_voms = extension.oid.dotted_string == _VOMS_CERTIFICATES
+        if is_voms and isinstance(value, x509.UnrecognizedExtension):
             yield value.value
 
 
@@ -98,9 +98,9 @@ def _attributes(blob: bytes) -> Iterator[tuple[list[str], float, float]]:
         for attribute in content["attributes"]:
             if attribute["type"].dotted != _VOMS_GROUPS:
                 continue
-            for one in attribute["values"]:
-                said = cms.IetfAttrSyntax.load(one.dump())["values"]
-                texts = [item.native for item in said]
+            for value in attribute["values"]:
+                entries = cms.IetfAttrSyntax.load(value.dump())["values"]
+                texts = [item.native for item in entries]
                 words = [text.decode() if isinstance(text, bytes) else text for text in texts]
                 names += [word.split("/")[1] for word in words]
         yield (

@@ -26,10 +26,10 @@ def is_refusal(error: BaseException, file: str | None = None) -> bool:
 
     ``file`` is the input file of the job.
     """
-    for one in _chain(error):
-        text = str(one)
+    for cause in _chain(error):
+        text = str(cause)
         if _TEXT.search(text) or any(
-            getattr(one, name, None) in _STATUS for name in ("code", "status", "status_code")
+            getattr(cause, name, None) in _STATUS for name in ("code", "status", "status_code")
         ):
             return True
         if _OF_XROOTD.search(text) and _XROOTD.search(f"{text} {file or ''}"):
@@ -41,10 +41,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     left: list[BaseException | None] = [error]
     seen: set[int] = set()
     while left and len(seen) < _DEEPEST:
-        one = left.pop(0)
-        if not isinstance(one, BaseException) or id(one) in seen:
+        cause = left.pop(0)
+        if not isinstance(cause, BaseException) or id(cause) in seen:
             continue
-        seen.add(id(one))
-        yield one
+        seen.add(id(cause))
+        yield cause
         # A stage's error holds the one that was raised in it.
-        left += [getattr(one, "cause", None), one.__cause__, one.__context__]
+        left += [getattr(cause, "cause", None), cause.__cause__, cause.__context__]

@@ -15,12 +15,12 @@ def required_of(build: Path) -> tuple[Requirement, ...]:
     """Return the credentials that the jobs of a build folder require."""
     try:
         requests = read_requests(build)
-        said = requests.get("credentials") or []
+        entries = requests.get("credentials") or []
     except (OSError, ValueError):
         return ()
-    if not said:
+    if not entries:
         return ()
     # Imported when needed: most runs require none.
     from fasthep_smk.config.credentials import Requirement
 
-    return tuple(Requirement.from_data(one) for one in said)
+    return tuple(Requirement.from_data(entry) for entry in entries)

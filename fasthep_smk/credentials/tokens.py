@@ -20,8 +20,8 @@ def find_token() -> Credential | None:
     That is ``BEARER_TOKEN``, else the file that ``BEARER_TOKEN_FILE`` names, else
     ``$XDG_RUNTIME_DIR/bt_u<uid>``, else ``/tmp/bt_u<uid>``.
     """
-    if said := os.environ.get(VARIABLE, "").strip():
-        return _described(VARIABLE, None, said.encode(errors="replace"), None)
+    if token := os.environ.get(VARIABLE, "").strip():
+        return _described(VARIABLE, None, token.encode(errors="replace"), None)
     for path in _paths():
         try:
             content, mode = read_file(path)

@@ -37,14 +37,18 @@ def lacking(
     ``there`` are those that a look has just found.
     """
     # Without klist, a ticket that is there cannot be told from one that is not.
-    wanted = [one for one in required if one.kind != "kerberos" or shutil.which("klist")]
-    found = look(one.kind for one in wanted) if there is None else there
+    wanted = [
+        requirement
+        for requirement in required
+        if requirement.kind != "kerberos" or shutil.which("klist")
+    ]
+    credentials = look(requirement.kind for requirement in wanted) if there is None else there
     now = time.time() if now is None else now
     missing: dict[CredentialKind, MissingCredential] = {}
-    for one in wanted:
-        known = found.get(one.kind)
-        if why := lack(one, known, now=now):
-            missing[one.kind] = MissingCredential(why, renewal(one, known))
+    for requirement in wanted:
+        credential = credentials.get(requirement.kind)
+        if why := lack(requirement, credential, now=now):
+            missing[requirement.kind] = MissingCredential(why, renewal(requirement, credential))
     return missing
 
 
@@ -52,7 +56,7 @@ def renewed(kinds: Iterable[CredentialKind]) -> list[str]:
     """Return lines that say of which credentials jobs do not wait any more."""
     return [
         f"the {NAMES[kind]} was renewed"
-        + (f", until {moment(one.end)}" if one.end is not None else "")
+        + (f", until {moment(credential.end)}" if credential.end is not None else "")
         + ": jobs continue"
-        for kind, one in look(kinds).items()
+        for kind, credential in look(kinds).items()
     ]

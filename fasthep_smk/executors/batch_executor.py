@@ -107,8 +107,8 @@ class BatchExecutor(Executor):
             with self._submissions.submitting(job, self._name(job), alone=alone):
                 self._hand_over(job)
             return
-        one, goes_on = earlier
-        info = self._info(job, one.batch_id, one.captured)
+        submission, goes_on = earlier
+        info = self._info(job, submission.batch_id, submission.captured)
         if goes_on:
             self._report_taken_over(info)
         else:
@@ -123,16 +123,16 @@ class BatchExecutor(Executor):
         try:
             super().run_job(self._as_submitted(job))
         except Exception as error:
-            said = BEFORE_HTCONDOR.sub("", masked(str(error)))
+            message = BEFORE_HTCONDOR.sub("", masked(str(error)))
             system = sites.batch(self._system)
-            if not (isinstance(error, WorkflowError) or system.NO_ANSWER.search(said)):
+            if not (isinstance(error, WorkflowError) or system.NO_ANSWER.search(message)):
                 raise
-            if not system.NO_WORD.search(said):
+            if not system.NO_WORD.search(message):
                 self._submissions.refused()
-            if why := self._not_taken(job, said):
+            if why := self._not_taken(job, message):
                 self.report_job_error(SubmittedJobInfo(job), msg=why)
 
-    def _not_taken(self, job: SnakemakeJob, said: str, *, unclear: bool = False) -> str | None:
+    def _not_taken(self, job: SnakemakeJob, message: str, *, unclear: bool = False) -> str | None:
         """Return what to report of a job that was not taken, by what the batch system says of it.
 
         Nothing, where it is submitted again at the same attempt: the batch system does not answer,
@@ -141,40 +141,40 @@ class BatchExecutor(Executor):
         """
         system = sites.batch(self._system)
         if not self.wait:
-            return _refused(said)
+            return _refused(message)
         if unclear:
-            self._look_later(job, said)
-        elif system.NO_ANSWER.search(said) and self._is_patient(said):
+            self._look_later(job, message)
+        elif system.NO_ANSWER.search(message) and self._is_patient(message):
             self._later(_PAUSE, lambda: self._submit_again(job))
-        elif system.NO_WORD.search(said) and self._is_patient(said):
+        elif system.NO_WORD.search(message) and self._is_patient(message):
             self._look_later(job)
-        elif NO_ROOM.search(said):
-            self._wait_for_room(job, said)
-        elif MAY_PASS.search(said) or not (pools := self._queue.leave(job)):
-            return _refused(said)
+        elif NO_ROOM.search(message):
+            self._wait_for_room(job, message)
+        elif MAY_PASS.search(message) or not (pools := self._queue.leave(job)):
+            return _refused(message)
         else:
             self._tell(
-                "pool {!r} accepts no jobs, they go to pool {!r}".format(*pools), f": {said}"
+                "pool {!r} accepts no jobs, they go to pool {!r}".format(*pools), f": {message}"
             )
         return None
 
-    def _is_patient(self, said: str) -> bool:
+    def _is_patient(self, message: str) -> bool:
         """Whether a batch system that does not answer is waited for: for half an hour."""
         now = time.monotonic()
         if self._silent_since is None:
             self._silent_since = now
             title = sites.title(self._system)
-            problem(f"{title} does not answer, trying again: {' '.join(said.split())}")
+            problem(f"{title} does not answer, trying again: {' '.join(message.split())}")
         return now - self._silent_since < _PATIENCE
 
-    def _wait_for_room(self, job: SnakemakeJob, said: str) -> None:
+    def _wait_for_room(self, job: SnakemakeJob, message: str) -> None:
         """Let a job wait until the batch system takes more of this user's."""
         title = sites.title(self._system)
-        what = f"{title} accepts no more jobs now: the others wait"
-        if what not in self._told:
+        text = f"{title} accepts no more jobs now: the others wait"
+        if text not in self._told:
             queued = self._submissions.system.queued(Path.cwd())
             fix = f"; workers: {len(queued)} in its pool stays below the limit" if queued else ""
-            self._tell(what, f": {said}{fix}")
+            self._tell(text, f": {message}{fix}")
         self._crowded.append(job)
 
     def _use_room(self, ended: int) -> None:
@@ -187,26 +187,26 @@ class BatchExecutor(Executor):
         for job in [self._crowded.popleft() for _ in range(min(count, len(self._crowded)))]:
             self._submit_again(job)
 
-    def _tell(self, what: str, more: str = "") -> None:
+    def _tell(self, text: str, more: str = "") -> None:
         """Tell the user something, once."""
-        if what not in self._told:
-            self._told.add(what)
-            problem(f"{what}{more}")
+        if text not in self._told:
+            self._told.add(text)
+            problem(f"{text}{more}")
 
-    def _look_later(self, job: SnakemakeJob, said: str = "") -> None:
+    def _look_later(self, job: SnakemakeJob, message: str = "") -> None:
         """Look whether a job has arrived unheard; otherwise it is submitted again, or was refused.
 
-        ``said`` is what was said of one that was refused.
+        ``message`` is what was said of one that was refused.
         """
 
         def look() -> None:
             arrived = self._submissions.arrived(job, self._name(job))
             if arrived is None:
-                self._look_later(job, said)
+                self._look_later(job, message)
             elif arrived:
                 self._report_taken_over(self._info(job, arrived))
-            elif said:
-                self.report_job_error(SubmittedJobInfo(job), msg=_refused(said))
+            elif message:
+                self.report_job_error(SubmittedJobInfo(job), msg=_refused(message))
             else:
                 self._submit_again(job)
 
@@ -261,9 +261,9 @@ class BatchExecutor(Executor):
     async def _under_way(self, jobs: list[SnakemakeJobInfo]) -> list[SnakemakeJobInfo]:
         """Take in which jobs have ended, and return the others."""
         states = await asyncio.to_thread(self._states, jobs)
-        told = {one.kind for one in states.values()} - {"done"}  # accounting knows these, too
+        kinds = {state.kind for state in states.values()} - {"done"}  # accounting knows these, too
         if jobs:
-            self._note_silence(is_silent=len(states) < len(jobs) and not told)
+            self._note_silence(is_silent=len(states) < len(jobs) and not kinds)
         gone = {
             str(job.external_jobid) for job in jobs if states.get(id(job), _ALIVE).kind == "gone"
         }
@@ -290,14 +290,14 @@ class BatchExecutor(Executor):
     def _note_silence(self, *, is_silent: bool) -> None:
         """Tell the user that the states of jobs are not known, and that they are again."""
         title, now = sites.title(self._system), time.monotonic()
-        what = f"the states of jobs are not known: {title} does not report them"
+        text = f"the states of jobs are not known: {title} does not report them"
         if is_silent:
             self._unheard_since = now if self._unheard_since is None else self._unheard_since
             if now - self._unheard_since > _SILENT:
-                self._tell(what, f"; running jobs go on, and {title} is asked again")
+                self._tell(text, f"; running jobs go on, and {title} is asked again")
             return
-        if what in self._told:
-            self._told.remove(what)
+        if text in self._told:
+            self._told.remove(text)
             problem(f"{title} reports the states of jobs again")
         self._unheard_since = None
 
@@ -395,9 +395,9 @@ class BatchExecutor(Executor):
         return batch_id
 
 
-def _refused(said: str) -> str:
+def _refused(message: str) -> str:
     """Return what to tell of a job that was refused, by the batch system's sentence."""
-    return f"{REFUSED}{' '.join(said.split())}"
+    return f"{REFUSED}{' '.join(message.split())}"
 
 
 class Forgotten:

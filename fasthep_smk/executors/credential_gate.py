@@ -85,12 +85,14 @@ class Gate:
         from fasthep_smk.credentials.validity import lacking, renewed
 
         with self._lock:
-            there = look(one.kind for one in self._required)
+            there = look(requirement.kind for requirement in self._required)
             missing = lacking(self._required, now=time.time() + self._margin, there=there)
             for kind in missing.keys() - self._missing:
                 self._tell(str(missing[kind]))
             back = [
-                one.kind for one in self._required if one.kind in self._missing - missing.keys()
+                requirement.kind
+                for requirement in self._required
+                if requirement.kind in self._missing - missing.keys()
             ]
             for line in renewed(back):
                 self._tell(line)

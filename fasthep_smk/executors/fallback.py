@@ -105,8 +105,8 @@ class WaitingJobs:
         held = system.hold([job for job in late if job not in self._held])
         self._held |= {job for job, is_held in held.items() if is_held}
         gone = system.withdraw([job for job in late if job in self._held])
-        known = {**held, **gone}
-        apart = {job for job in late if known.get(job) is not False}
+        taken_out = {**held, **gone}
+        apart = {job for job in late if taken_out.get(job) is not False}
         for job in [job for job in late if job not in apart]:  # it has started: its pool has come
             self._forget(job)
         out = [by_id[job] for job in late if gone.get(job)]
@@ -164,14 +164,14 @@ class WaitingJobs:
         for info in infos:
             by_route.setdefault(self._route(info.job), []).append(info.job)
         for (rule, (pool, to)), jobs in by_route.items():
-            inner = [one for job in jobs for one in _members(job)]
-            logs = [str(next(iter(one.log), "")) for one in inner]
+            inner = [member for job in jobs for member in _members(job)]
+            logs = [str(next(iter(member.log), "")) for member in inner]
             places = ["/".join(layout.place_of_log(log)[1:]) for log in logs]
-            numbers = [str(one.jobid) for one in inner]
+            numbers = [str(member.jobid) for member in inner]
             time_of = self._after.get(rule, 0) if waited is None else waited
             self.tell(Moved(rule, places, numbers, time_of, pool, to))
-            for one in inner:
-                _moved.add(_name(one))
+            for member in inner:
+                _moved.add(_name(member))
             for job in jobs:
                 self.hand_back(job)
 
@@ -193,13 +193,13 @@ def prepare_routes() -> None:
     ) -> object:
         if _moved and (self.name, frozenset(wildcards.items())) in _moved and attempt < MOVED:
             attempt += MOVED
-        found = evaluate(self, wildcards, files, attempt, **more)
+        resources = evaluate(self, wildcards, files, attempt, **more)
         sizes = sizes_of_run()
         if sizes.changes(self.name):
-            asked = dict(found.items())
+            asked = dict(resources.items())
             own = sizes.sized(self.name, sizes.key(self.name, wildcards), attempt, asked)
-            return type(found)(fromdict={**asked, **own}) if own else found
-        return found
+            return type(resources)(fromdict={**asked, **own}) if own else resources
+        return resources
 
     patches.FALLBACK.make(rule, expand_resources=expand_resources)
 

@@ -90,7 +90,7 @@ class _Jobs:
 
     def tell(self, connection: socket.socket) -> None:
         """Let a job go on without this process."""
-        self._connections -= {one for one in list(self._connections) if one.fileno() < 0}
+        self._connections -= {closed for closed in list(self._connections) if closed.fileno() < 0}
         self._connections.add(connection)
         with contextlib.suppress(OSError):  # it has ended already
             connection.sendall(self._told)
@@ -108,7 +108,7 @@ def _variables(job: SnakemakeJob) -> dict[str, str]:
 
     And that the job has to measure itself what it takes.
     """
-    found = dict(os.environ) | dict.fromkeys(_THREADS, "1") | {layout.IS_ALONE: "1"}
+    variables = dict(os.environ) | dict.fromkeys(_THREADS, "1") | {layout.IS_ALONE: "1"}
     if folder := job.resources.get("tmpdir"):
-        found |= dict.fromkeys(_TEMPORARY, str(folder))
-    return found
+        variables |= dict.fromkeys(_TEMPORARY, str(folder))
+    return variables

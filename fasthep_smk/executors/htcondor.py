@@ -42,9 +42,9 @@ class _Text(int):
     _text: str
 
     def __new__(cls, text: str) -> Self:
-        made = super().__new__(cls)
-        made._text = text
-        return made
+        instance = super().__new__(cls)
+        instance._text = text
+        return instance
 
     def __str__(self) -> str:
         return self._text
@@ -93,7 +93,11 @@ class HTCondorExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
         """Return what is known now of jobs."""
         ids = [str(job.external_jobid) for job in jobs]
         states = htcondor.status(ids, Path.cwd(), self._submissions.since) if ids else {}
-        return {id(job): states[one] for job, one in zip(jobs, ids, strict=True) if one in states}
+        return {
+            id(job): states[batch_id]
+            for job, batch_id in zip(jobs, ids, strict=True)
+            if batch_id in states
+        }
 
     def _report_failed(self, job_info: SnakemakeJobInfo, state: BatchState) -> None:
         if state.said.startswith("HTCondor: held"):  # let go later, it would run beside the next
@@ -119,8 +123,8 @@ class HTCondorExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
             # A job starts in a folder of its own.
             return "/bin/sh", " ".join([str(Path.cwd() / command[1]), *command[2:]]), [], [], []
         if self._tracker is None or not needs_transfer:
-            found: _Sent = super()._get_exec_args_and_transfer_files(job, needs_transfer)
-            return found
+            sent: _Sent = super()._get_exec_args_and_transfer_files(job, needs_transfer)
+            return sent
         sending, spool = self._tracker.leave(job), self._tracker.spool
         arguments = [sending.parcel, _OUTCOME, spool.python]
         arguments += ["--attempt", str(number(job)), "--threads", str(job.threads)]

@@ -141,7 +141,7 @@ def from_line(line: str) -> Event | None:
     A process that was killed may leave half a line, and a file may hold anything.
     """
     try:
-        found: JsonObject = json.loads(line)
-        return msgspec.convert(found, _KINDS[found.pop("kind")])
+        fields: JsonObject = json.loads(line)
+        return msgspec.convert(fields, _KINDS[fields.pop("kind")])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, msgspec.MsgspecError):
         return None

@@ -140,26 +140,26 @@ def problem(text: str) -> None:
 
 def event_of(record: logging.LogRecord) -> Event | None:
     """Return what a run needs to know of a record, without secrets; ``None`` if that is nothing."""
-    said: Any = record  # Snakemake sets more attributes, which ones is told by its event
+    data: Any = record  # Snakemake sets more attributes, which ones is told by its event
     match getattr(record, "event", None):
         case None:
-            found = IS_RETRIED.match(str(said.msg))
-            return job_events.JobRetried(found[1]) if found else None
+            retried = IS_RETRIED.match(str(data.msg))
+            return job_events.JobRetried(retried[1]) if retried else None
         case LogEvent.RUN_INFO:
-            return job_events.JobsPlanned({k: n for k, n in said.stats.items() if k != "total"})
+            return job_events.JobsPlanned({k: n for k, n in data.stats.items() if k != "total"})
         case LogEvent.JOB_INFO:
-            return job_events.JobStarted(str(said.jobid), said.rule_name, _texts(said.output))
+            return job_events.JobStarted(str(data.jobid), data.rule_name, _texts(data.output))
         case LogEvent.JOB_FINISHED:
-            return job_events.JobFinished(str(said.job_id))
-        case LogEvent.JOB_ERROR if not said.indent:  # else the event of its group tells
-            why = masked(str(said.rule_msg or ""))
-            return job_events.JobFailed(str(said.jobid), said.rule_name, _texts(said.log), why)
+            return job_events.JobFinished(str(data.job_id))
+        case LogEvent.JOB_ERROR if not data.indent:  # else the event of its group tells
+            why = masked(str(data.rule_msg or ""))
+            return job_events.JobFailed(str(data.jobid), data.rule_name, _texts(data.log), why)
         case LogEvent.GROUP_ERROR:
-            numbers = [str(one["jobid"]) for one in said.job_error_info]
-            why = masked(str(said.msg or ""))
-            return job_events.GroupFailed(numbers, _texts(said.aux_logs), why)
+            numbers = [str(job["jobid"]) for job in data.job_error_info]
+            why = masked(str(data.msg or ""))
+            return job_events.GroupFailed(numbers, _texts(data.aux_logs), why)
         case LogEvent.PROGRESS:
-            return job_events.Progressed(said.done, said.total)
+            return job_events.Progressed(data.done, data.total)
         case _:
             return None
 

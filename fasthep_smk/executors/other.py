@@ -60,7 +60,7 @@ class Noting(Executor):
         While their states are asked for, Snakemake knows of no active jobs: we do. The plugin does
         not say whether they are gone: they stay noted, and the next run asks for them.
         """
-        unnumbered = [one for one in active_jobs if one.external_jobid is None]
+        unnumbered = [job for job in active_jobs if job.external_jobid is None]
         super().cancel_jobs([*self._under_way.values(), *unnumbered])
 
     def _ended(self, number: str) -> None:

@@ -82,12 +82,12 @@ NO_ROOM = re.compile(r"(QOS|Assoc)(Max|Grp)Submit\w*|MAX_JOBS_(PER_OWNER|SUBMITT
 
 def said_of_failed_job(message: str) -> str:
     """Return what an executor says of a failed job, without the advice that each of them has."""
-    said = " ".join(message.partition(ADVICE)[0].split())
-    return "" if said == "None" else said
+    text = " ".join(message.partition(ADVICE)[0].split())
+    return "" if text == "None" else text
 
 
 def said_by_sbatch(message: str) -> str:
     """Return what sbatch, or the plugin itself, has said of a job that was not taken."""
-    found = IS_REFUSED.search(" ".join(message.split()))
-    lines = (found[1] or found[2] or "").split("sbatch: error: ") if found else []
+    match = IS_REFUSED.search(" ".join(message.split()))
+    lines = (match[1] or match[2] or "").split("sbatch: error: ") if match else []
     return "; ".join(line.strip() for line in lines if line.strip())

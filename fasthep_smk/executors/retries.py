@@ -90,17 +90,17 @@ class Retries:
         job.attempt -= 1  # Snakemake counts the next one
         self._workflow.scheduler.error_callback(job)
 
-    def _cause(self, job: SnakemakeJob, said: str) -> Cause:
+    def _cause(self, job: SnakemakeJob, message: str) -> Cause:
         """Return why a job has failed, by what it has noted itself, or its batch system says.
 
         What is refused for an account, a partition or a wrong word would be refused at each
         attempt; a refusal that may pass leaves the other attempts.
         """
-        if said.startswith(REFUSED):
-            return "error" if MAY_PASS.search(said) else "refused"
+        if message.startswith(REFUSED):
+            return "error" if MAY_PASS.search(message) else "refused"
         with contextlib.suppress(OSError, ValueError, KeyError, SmkError):
             members = getattr(job, "jobs", [job])  # of a group, some have not begun
-            kinds = {note.kind for one in members for note in _notes(one, self._build)[2]}
+            kinds = {note.kind for member in members for note in _notes(member, self._build)[2]}
             if kinds == {"credential"} and gate_of_run().others_come(job):
                 return "credential"
         return "error"
@@ -155,7 +155,7 @@ def _notes(job: SnakemakeJob, build: Path) -> tuple[str, str, list[failures.Fail
     rule, key = place
     table = TaskTable.read(build, rule, key)
     keys = table.bundles[key].jobs if key in table.bundles else (key,)
-    left = [one for one in keys if not (build / table.jobs[one].record).is_file()]
-    notes = [failures.read(failures.path_of(build, rule, one)) for one in left]
-    found = [note for note in notes if note is not None and note.attempt == job.attempt]
-    return rule, key, found if len(found) == len(left) else []
+    left = [job_key for job_key in keys if not (build / table.jobs[job_key].record).is_file()]
+    notes = [failures.read(failures.path_of(build, rule, job_key)) for job_key in left]
+    current = [note for note in notes if note is not None and note.attempt == job.attempt]
+    return rule, key, current if len(current) == len(left) else []

@@ -87,7 +87,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
             free[_RATE] -= 1
 
         def rank(job: SnakemakeJob) -> tuple[int, int]:
-            return job.priority, sum(input_sizes.get(one) or 0 for one in job.input)
+            return job.priority, sum(input_sizes.get(file) or 0 for file in job.input)
 
         others = set(selectable_jobs).difference(chosen)
         chosen |= fitting(sorted(others, key=rank, reverse=True), self._counts, free)
@@ -99,7 +99,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
     def _refresh(self, jobs: Collection[SnakemakeJob]) -> None:
         """Take in what has ended, and let jobs that are measured ask for what others took."""
         running = self._workflow.scheduler.running
-        self._under_way = {job: one for job, one in self._under_way.items() if job in running}
+        self._under_way = {job: counts for job, counts in self._under_way.items() if job in running}
         if self._sizes:
             settings = self._workflow.deployment_settings
             if settings and settings.deployment_method:
@@ -109,8 +109,8 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
     def _counts(self, job: SnakemakeJob) -> Counts:
         """Return what a job counts against at its attempt: Snakemake keeps that of the first."""
         first, asked = job.scheduler_resources, job.resources
-        names = (one for one in self._limits if one in first and one != _RATE)
-        counts = ((one, asked.get(one, first[one])) for one in names)
+        names = (name for name in self._limits if name in first and name != _RATE)
+        counts = ((name, asked.get(name, first[name])) for name in names)
         return tuple((name, count) for name, count in counts if isinstance(count, int) and count)
 
 

@@ -66,9 +66,11 @@ class _Taken:
         enough = self.number + 1 if number <= 2 * LEAST_JOBS else _MORE * self.number
         if number >= enough:
             self.number = number
-            self.sizing = {one: sizing(getattr(self, one)[-_LAST:], one) for one in _RESOURCE}
-        found = self.sizing[name]
-        return Known(None if found is None else whole(found.request(size), name), self.most[name])
+            self.sizing = {
+                amount: sizing(getattr(self, amount)[-_LAST:], amount) for amount in _RESOURCE
+            }
+        fit = self.sizing[name]
+        return Known(None if fit is None else whole(fit.request(size), name), self.most[name])
 
 
 class Sizes:
@@ -84,10 +86,10 @@ class Sizes:
             self._requests = read_requests(build)
             self._rules = read_changing(build)
         self._taken: dict[_Name, _Taken] = {}
-        for rule, said in self._rules.items():
-            for pool, jobs in said.taken.items():
-                for one in jobs:
-                    self._of(rule, pool).add(*one)
+        for rule, changing in self._rules.items():
+            for pool, jobs in changing.taken.items():
+                for job in jobs:
+                    self._of(rule, pool).add(*job)
         self._jobs: dict[str, dict[str, list[TaskJob]]] = {}
         self._entries: dict[str, int] | None = None
         #: Jobs that are under way.
@@ -130,9 +132,9 @@ class Sizes:
         size, translated = self._size(rule, key), self._translated(rule, key, number).request
 
         def known(pool: str, name: str) -> Known:
-            found = self._of(rule, pool).known(name, size)
+            learned = self._of(rule, pool).known(name, size)
             # While too little is known, the translation may know of other jobs.
-            return found if found.first else replace(found, first=getattr(translated, name))
+            return learned if learned.first else replace(learned, first=getattr(translated, name))
 
         return amounts(self._stated(rule, key), number, past, known)
 
@@ -141,10 +143,10 @@ class Sizes:
 
     def _own(self, rule: str, key: str) -> tuple[Attempt, ...] | None:
         """Return what is said of this job, of its dataset or file, and not of others."""
-        said = self._rules[rule]
-        if not said.own:
+        changing = self._rules[rule]
+        if not changing.own:
             return None
-        return at_place(said.own, dict(zip(said.wildcards, key.split("/"), strict=False)))
+        return at_place(changing.own, dict(zip(changing.wildcards, key.split("/"), strict=False)))
 
     def _translated(self, rule: str, key: str, number: int) -> Attempt:
         """Return an attempt that asks for what the translation knew: what the profile says."""
@@ -163,10 +165,13 @@ class Sizes:
         sent, fate = self._sent.get((rule, key), {}), sites.system(self._requests["system"]).fate
         paths = [failures.path_of(self._build, rule, job.key) for job in self._members(rule, key)]
         notes = [note for note in map(failures.read, paths) if note and note.attempt <= tried]
-        known = {*(note.attempt for note in notes), *(number for number in sent if number <= tried)}
-        if not known:
+        tries = {
+            *(note.attempt for note in notes),
+            *(number for number in sent if number <= tried),
+        }
+        if not tries:
             return None
-        last = max(known)
+        last = max(tries)
         notes = [died_of(note, fate) for note in notes if note.attempt == last]
         had = sent.get(last) or self._translated(rule, key, last)
         for name in GROWING:  # one that an earlier run has sent had other amounts
@@ -210,16 +215,16 @@ class Sizes:
         base = self._translated(rule, key, number).request
         memory = base.memory if (rule, "memory") in self._fixed else now.memory
         walltime = base.walltime if (rule, "walltime") in self._fixed else now.walltime
-        found = replace(base, memory=memory, walltime=walltime)
+        asked = replace(base, memory=memory, walltime=walltime)
         if number % MOVED == 1:
-            self._first[alike] = found
-        return found
+            self._first[alike] = asked
+        return asked
 
     def _resources(self, rule: str, attempt: Attempt, number: int) -> dict[str, object]:
-        said, time = self._rules[rule], attempt.request.walltime
-        if time is not None and said.together > 1:  # that of all jobs of a bundle
-            longest = said.longest[min(number, len(said.longest)) - 1]
-            together = time * said.together
+        changing, time = self._rules[rule], attempt.request.walltime
+        if time is not None and changing.together > 1:  # that of all jobs of a bundle
+            longest = changing.longest[min(number, len(changing.longest)) - 1]
+            together = time * changing.together
             time = max(time, min(together, longest or together))
             attempt = replace(attempt, request=replace(attempt.request, walltime=time))
         # A partition or flavour follows from the amounts.
@@ -233,8 +238,8 @@ class Sizes:
             rule, key = self._running.pop(job)
             if not self._learns(rule) or self._own(rule, key):
                 continue  # what is said of some jobs is said because they are not like others
-            for one in self._members(rule, key):
-                if (took := taken_by(self._build, one, self._counted())) is not None:
+            for member in self._members(rule, key):
+                if (took := taken_by(self._build, member, self._counted())) is not None:
                     self._of(rule, took.pool).add(took.memory, took.seconds, took.events)
                     self._news[rule] += 1
                     self._first.clear()
@@ -282,7 +287,7 @@ class Sizes:
 
     def _learns(self, rule: str) -> bool:
         """Whether jobs of a rule ask for what others took: else nobody asks what that was."""
-        return any(one.measured for one in self._rules[rule].stated)
+        return any(attempt.measured for attempt in self._rules[rule].stated)
 
     def _of(self, rule: str, pool: str) -> _Taken:
         return self._taken.setdefault((rule, pool), _Taken())
@@ -306,8 +311,8 @@ class Sizes:
             return None
         if (rule, key) not in self._size_of:
             sizes = [events_of(job, self._counted()) for job in self._members(rule, key)]
-            known = [one for one in sizes if one is not None]
-            self._size_of[rule, key] = max(known) if known and len(known) == len(sizes) else None
+            counts = [size for size in sizes if size is not None]
+            self._size_of[rule, key] = max(counts) if counts and len(counts) == len(sizes) else None
         return self._size_of[rule, key]
 
 
@@ -317,6 +322,6 @@ def died_of(note: Failure, fate: Callable[[str], str | None]) -> Failure:
     The time of a bundle is that of all its jobs: one that was ended with it need not have lacked
     time.
     """
-    found = failures.with_fate(note, fate)
-    is_of_all = note.bundle is not None and note.kind == "killed" and found.kind == "time"
-    return replace(found, kind="killed") if is_of_all else found
+    complete = failures.with_fate(note, fate)
+    is_of_all = note.bundle is not None and note.kind == "killed" and complete.kind == "time"
+    return replace(complete, kind="killed") if is_of_all else complete

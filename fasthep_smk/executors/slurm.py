@@ -93,16 +93,18 @@ class SlurmExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
         clusters: dict[object, list[SnakemakeJobInfo]] = {}
         for job in jobs:
             clusters.setdefault(_cluster_of(job.job), []).append(job)
-        found: dict[int, BatchState] = {}
-        for cluster, some in clusters.items():
-            ids = [str(job.external_jobid) for job in some]
+        by_job: dict[int, BatchState] = {}
+        for cluster, of_cluster in clusters.items():
+            ids = [str(job.external_jobid) for job in of_cluster]
             states = slurm.status(ids, Path.cwd(), cluster=cluster)
-            found |= {
-                id(job): states[one] for job, one in zip(some, ids, strict=True) if one in states
+            by_job |= {
+                id(job): states[batch_id]
+                for job, batch_id in zip(of_cluster, ids, strict=True)
+                if batch_id in states
             }
-        failed = (one for one in found.values() if one.said.startswith("Slurm: NODE_FAIL"))
-        self._failed_nodes.update(one.node for one in failed if one.node)
-        return found
+        failed = (state for state in by_job.values() if state.said.startswith("Slurm: NODE_FAIL"))
+        self._failed_nodes.update(state.node for state in failed if state.node)
+        return by_job
 
     def _report_failed(self, job_info: SnakemakeJobInfo, state: BatchState) -> None:
         log = _log_of(job_info)
@@ -131,8 +133,8 @@ class SlurmExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
         self._report_job_submission_threadsafe(job_info)
 
     def _info(self, job: SnakemakeJob, batch_id: str, captured: str = "") -> SubmittedJobInfo:
-        found = [captured] if captured else self.slurm_logdir.rglob(f"{batch_id}.log")
-        return super()._info(job, batch_id, str(next(iter(found), "")))
+        paths = [captured] if captured else self.slurm_logdir.rglob(f"{batch_id}.log")
+        return super()._info(job, batch_id, str(next(iter(paths), "")))
 
     def report_job_error(
         self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
@@ -142,9 +144,9 @@ class SlurmExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
         So is one whose Snakemake on the node could not start it, as Slurm did not answer there.
         """
         unclear = IS_UNCLEAR.search(msg or "") is not None
-        said = said_by_sbatch(msg or "") or "sbatch does not say why" * unclear
-        if job_info.external_jobid is None and said:
-            msg = self._not_taken(job_info.job, said, unclear=unclear)
+        message = said_by_sbatch(msg or "") or "sbatch does not say why" * unclear
+        if job_info.external_jobid is None and message:
+            msg = self._not_taken(job_info.job, message, unclear=unclear)
             if msg is None:
                 return
         if self.wait and self._could_not_begin(job_info):
@@ -158,10 +160,10 @@ class SlurmExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
         if log is None:
             return False
         try:
-            said = files.read_plain(log).decode(errors="replace")
+            text = files.read_plain(log).decode(errors="replace")
         except OSError:
             return False
-        if not slurm.SRUN_IS_SILENT.search(said):
+        if not slurm.SRUN_IS_SILENT.search(text):
             return False
         notes = failures.read_all(Path())
         return not any(note.batch_job == job_info.external_jobid for note in notes)
@@ -182,9 +184,9 @@ def _log_of(job: SnakemakeJobInfo) -> Path | None:
 
 def _number(_first: str, printed: str) -> str:
     """Return the number of a job in what sbatch has printed."""
-    if (found := slurm.number_in(printed)) is None:
+    if (batch_id := slurm.number_in(printed)) is None:
         raise WorkflowError(f"{NO_NUMBER}: {' '.join(printed.split())}")
-    return found
+    return batch_id
 
 
 def _prefixed(settings: NamingSettings, name: str) -> str:

@@ -38,8 +38,8 @@ def plots(build: Path) -> Iterator[tuple[str, JsonObject]]:
         for plan in sorted((build / layout.PLANS).glob("*.json"))
         for name, node in _nodes(plan)
     }
-    for one in _listed(build):
-        path, node_id = str(one.get("artifact")), str(one.get("node_id"))
+    for entry in _listed(build):
+        path, node_id = str(entry.get("artifact")), str(entry.get("node_id"))
         goal = build / path
         if goal.suffix not in _PLOTS or not goal.is_file():
             continue
@@ -47,8 +47,8 @@ def plots(build: Path) -> Iterator[tuple[str, JsonObject]]:
         stage = str((node.get("meta") or {}).get("stage_id") or node_id)
         caption = folder / f"{encode(path)}.rst"
         # As it is, whatever it holds: neither markup nor a template.
-        told = f"{stage}, drawn by {node.get('impl') or node_id}"
-        caption.write_text(f"::\n\n    {_plain(told)}\n", encoding="utf-8")
+        text = f"{stage}, drawn by {node.get('impl') or node_id}"
+        caption.write_text(f"::\n\n    {_plain(text)}\n", encoding="utf-8")
         if not is_plain(path):
             link = folder / f"{encode(path)}{goal.suffix}"
             link.symlink_to(goal.absolute())
@@ -70,8 +70,8 @@ def _plain(text: str) -> str:
 
 def _listed(build: Path) -> list[JsonObject]:
     try:
-        found = json.loads(files.read_plain(build / _PROVENANCE))["records"]
-        return [one for one in found if isinstance(one, dict)]
+        entries = json.loads(files.read_plain(build / _PROVENANCE))["records"]
+        return [entry for entry in entries if isinstance(entry, dict)]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
 
@@ -104,14 +104,14 @@ def take_times(build: Path) -> None:
 @cache
 def _note(build: Path, path: str, folders: tuple[str, ...]) -> JsonObject | None:
     """Return what Snakemake would have noted of a file, by the records of the jobs that made it."""
-    records = [found for folder in folders if (found := _record(build / folder / layout.RECORD))]
+    records = [record for folder in folders if (record := _record(build / folder / layout.RECORD))]
     if not records:
         return None
     return {
         "job_hash": hash(folders if len(folders) == 1 else path),
         "rule": records[0]["rule"],
-        "starttime": min(one["started"] for one in records),
-        "endtime": max(one["ended"] for one in records),
+        "starttime": min(record["started"] for record in records),
+        "endtime": max(record["ended"] for record in records),
         "conda_env": None,
         "container_img_url": None,
     }
@@ -120,18 +120,18 @@ def _note(build: Path, path: str, folders: tuple[str, ...]) -> JsonObject | None
 @cache
 def _record(path: Path) -> JsonObject | None:
     try:
-        found = json.loads(files.read_plain(path))
-        return {name: found[name] for name in ("rule", "started", "ended")}
+        record = json.loads(files.read_plain(path))
+        return {name: record[name] for name in ("rule", "started", "ended")}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 def _bundles(build: Path) -> dict[str, list[str]]:
     """Return the folders of the jobs in each bundle, by its marker."""
-    found: dict[str, list[str]] = {}
+    by_marker: dict[str, list[str]] = {}
     for path in (build / layout.TASKS).glob("*.json"):
         # Snakemake has read it, too. Two keys are looked up: no objects for all jobs are needed.
         table = json.loads(files.read_plain(path))
-        for one in table["bundles"].values():
-            found[one["marker"]] = [table["jobs"][key]["folder"] for key in one["jobs"]]
-    return found
+        for bundle in table["bundles"].values():
+            by_marker[bundle["marker"]] = [table["jobs"][key]["folder"] for key in bundle["jobs"]]
+    return by_marker

@@ -53,8 +53,8 @@ def be_snakemake(
     ``change`` is called before Snakemake looks for its plugins, when the build folder may still be
     that of an earlier run, and ``begin`` when it has been told its arguments.
     """
-    told = sys.argv[1:2] == [_TOLD_BY]
-    if told:
+    waits = sys.argv[1:2] == [_TOLD_BY]
+    if waits:
         signal_at_parents_end(signal.SIGKILL)
         # In the background of a script, Ctrl-C is ignored, and we have inherited that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,7 +65,7 @@ def be_snakemake(
     change()
     importlib.import_module("snakemake.cli")
     _prepare()
-    if told:
+    if waits:
         _wait_to_be_told(int(sys.argv[2]))
     begin()
     gc.freeze()
@@ -116,9 +116,9 @@ def _wait_to_be_told(descriptor: int) -> None:
     """Read the arguments and become Snakemake, as if started now; end if there are none."""
     importlib.import_module("snakemake.cli").get_argument_parser()  # imports the plugins
     with os.fdopen(descriptor, "rb") as stream:
-        said = stream.readline()  # what a user's module has forked may keep the pipe open
+        line = stream.readline()  # what a user's module has forked may keep the pipe open
     try:
-        arguments = json.loads(said)
+        arguments = json.loads(line)
     except ValueError:  # nothing, or half of it: who started us has ended
         os._exit(0)
     signal_at_parents_end(0)
@@ -143,13 +143,13 @@ def _ask_once_for_sizes() -> None:
     scheduler = job_scheduler()
 
     async def update_input_sizes(self: SnakemakeScheduler, jobs: Iterable[SnakemakeJob]) -> None:
-        known = self._input_sizes
-        new = list({path for job in jobs for path in job.input if known.get(path) is None})
+        cached = self._input_sizes
+        new = list({path for job in jobs for path in job.input if cached.get(path) is None})
         there = await asyncio.gather(*[path.exists() for path in new])
-        found = [path for path, is_there in zip(new, there, strict=True) if is_there]
-        known.update(dict.fromkeys(new))
-        sizes = await asyncio.gather(*[path.size() for path in found])
-        known.update(zip(found, sizes, strict=True))
+        existing = [path for path, is_there in zip(new, there, strict=True) if is_there]
+        cached.update(dict.fromkeys(new))
+        sizes = await asyncio.gather(*[path.size() for path in existing])
+        cached.update(zip(existing, sizes, strict=True))
 
     # In another release it may be another kind of function.
     if inspect.iscoroutinefunction(getattr(scheduler, "update_input_sizes", None)):

@@ -52,8 +52,8 @@ class Submissions:
         self.name, self.system = system, sites.system(system)
         #: Before this, no job was submitted by this process, and none of its jobs has ended.
         self.since = time.time() - _SKEW
-        found = batch_jobs.read(self._build)
-        self._earlier = {one.record: one for one in found if one.signature and one.batch_id}
+        noted = batch_jobs.read(self._build)
+        self._earlier = {job.record: job for job in noted if job.signature and job.batch_id}
         self._tokens: dict[str, str] = {}
         self._told = threading.local()
         self._lock = threading.Lock()
@@ -117,7 +117,7 @@ class Submissions:
         token = self._tokens.get(batch_id)
         if token is None:
             return False
-        return any(one.token == token and one.again for one in batch_jobs.read(self._build))
+        return any(job.token == token and job.again for job in batch_jobs.read(self._build))
 
     def arrived(self, job: SnakemakeJob, name: str) -> str | None:
         """Return the id of a submission whose answer was not understood; nothing if it has none.
@@ -125,19 +125,19 @@ class Submissions:
         Of several, nobody would watch the earlier ones: they are cancelled. ``None``: the batch
         system does not answer.
         """
-        found = sites.batch(self.name).arrived(self._build, name, self.since)
-        if found is None:
+        ids = sites.batch(self.name).arrived(self._build, name, self.since)
+        if ids is None:
             return None
-        *others, batch_id = [one for one in found if one not in self._tokens] or [""]
+        *others, batch_id = [job_id for job_id in ids if job_id not in self._tokens] or [""]
         if others and name != job.name:  # rules that are not ours have one name for all their jobs
             ask(self.system.cancel(others))
-        noted = [one for one in batch_jobs.read(self._build) if one.record == _record_of(job)]
-        for one in reversed([one for one in noted if not one.batch_id]):
+        noted = [entry for entry in batch_jobs.read(self._build) if entry.record == _record_of(job)]
+        for entry in reversed([entry for entry in noted if not entry.batch_id]):
             if not batch_id or batch_id in self._tokens:
-                batch_jobs.ended(self._build, one.token)
+                batch_jobs.ended(self._build, entry.token)
             else:
-                batch_jobs.queued(self._build, one.token, batch_id, "")
-                self._tokens[batch_id] = one.token
+                batch_jobs.queued(self._build, entry.token, batch_id, "")
+                self._tokens[batch_id] = entry.token
         return batch_id
 
     def is_left(self, job: SnakemakeJob) -> bool:
@@ -155,7 +155,7 @@ class Submissions:
                 return None
             queued = self._ask()
         self._tokens[earlier.batch_id] = earlier.token
-        if queued is None or earlier.batch_id in {one.batch_id for one in queued}:
+        if queued is None or earlier.batch_id in {entry.batch_id for entry in queued}:
             return earlier, True
         if all(Path(path).exists() for path in job.output):
             return earlier, False
@@ -189,11 +189,11 @@ def prepare_to_take_over() -> None:
     """
     if not Path(layout.TRANSFER).is_file():  # or else the end of the run is a process of it
         os.environ.pop(run_lock.MARK, None)
-    scheduler.is_left.append(lambda job: any(one.is_left(job) for one in _all))
+    scheduler.is_left.append(lambda job: any(submissions.is_left(job) for submissions in _all))
 
     def leave(_number: int, _frame: object) -> None:
-        for one in _all:
-            threading.Thread(target=one.leave, daemon=True).start()
+        for submissions in _all:
+            threading.Thread(target=submissions.leave, daemon=True).start()
         if not _all:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -213,7 +213,7 @@ def _described(job: SnakemakeJob, name: str, system: str, build: Path, *, alone:
     """Return what is noted of a job; ``alone``: it can be taken over by a later run."""
     rule, *place = (words_of(job) if not job.is_group() else None) or [job.name]
     key = "/".join(place)
-    found = BatchJob(
+    noted = BatchJob(
         token=secrets.token_hex(8),
         record=_record_of(job),
         rule=rule,
@@ -222,11 +222,11 @@ def _described(job: SnakemakeJob, name: str, system: str, build: Path, *, alone:
         name=name,
     )
     if not alone:
-        return found
+        return noted
     requests = _requests(build)
     asked = requests.get("submitted_as", {}).get(rule, [""])
     return replace(
-        found,
+        noted,
         signature=_signature(_table(build, rule), key),
         asked=asked[min(number(job), len(asked)) - 1],
         environment=batch_jobs.environment(environment_of(build)),

@@ -130,7 +130,10 @@ def _component(plan: Plan, category: str, name: str, key: str, workflow: str) ->
         keys = {part: key_of("registry", (category, name, part)) for part in parts}
         return [one for part in parts for one in _unloadable(entry.get(part), keys[part], workflow)]
     word = "op" if category == "transforms" else category.removeprefix("execution_")[:-1]
-    hint = "registered by a profile (use.profiles) or by the workflow's registry section"
+    hint = (
+        "registered by a profile, as in use: {profiles: [hep]}, or by the workflow's registry "
+        "section; 'fasthep-smk ops' lists all of FAST-HEP's"
+    )
     if name.startswith("smk."):
         hint = "write use: {profiles: [hep, 'fasthep_smk:registry']} at the top of the workflow"
     close = nearest(name, registered)

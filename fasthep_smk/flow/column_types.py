@@ -123,7 +123,7 @@ def _refuse_missing(text: str, column: object, other: str) -> None:
         raise UnfitColumn(
             text, f"{missing} of its values are missing (None, in a column of type {shown}): they "
             "would be dropped, and the values after them would move up",
-            f"write fill_none(…, {other}) in a hep.define, or leave these events out before",
+            f"write fill_none(…, {other}) in a hep.define, or drop these events in a stage before",
         )  # fmt: skip
 
 

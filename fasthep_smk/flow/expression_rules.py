@@ -286,7 +286,7 @@ class Reading:
         module, _, attribute = reference.partition(":")
         function = getattr(np, attribute, None) if module == "numpy" else None
         if reference in _WHERE and len(node.args) + len(node.keywords) == 1:
-            yield f"{name} with only a condition returns the numbers of events", None
+            yield f"{name} with only a condition returns positions of events, not a column", None
         numeric = isinstance(function, np.ufunc) and function.nin == 1 and function not in _OF_FLAGS
         if (numeric or reference in _COUNTING) and self._is_condition(first):
             yield f"{name} of a comparison: check the brackets", None

@@ -209,8 +209,8 @@ def _refuse_stand_ins(searched: list[Path]) -> None:
             file=str(file),
             problem=f"has the name of a package of FAST-HEP's that is not installed: {name}",
             expected="another name: FAST-HEP would import this module by itself",
-            hint="rename it; or install the package that you mean, or name its folder in "
-            "PYTHONPATH if this is the package itself",
+            hint="rename it; or install FAST-HEP's package; or, if this is that package, put its "
+            "folder on PYTHONPATH",
         )
         for folder in searched
         for name in op_identity.PUBLISHED

@@ -53,11 +53,11 @@ def state_warnings(modules: Iterable[str], root: Path) -> list[str]:
 
 def _warning(file: str, line: int, text: str) -> str:
     return (
-        f"{file}, line {line}, `{text.strip()}`: random numbers that a module keeps begin anew "
-        "with each partition and stage, as when it is imported. With a seed, all of them draw the "
-        "same numbers: what they smear is correlated and depends on --chunk-size. Without one, no "
-        "result can be made again. Draw in the operation, from rng(ctx) with `from fasthep_smk "
-        "import rng` (docs/differences.md, Random numbers)"
+        f"{file}, line {line}, `{text.strip()}`: the random numbers of a module start again "
+        "for each partition and stage, as if it had just been imported. With a seed, all of them "
+        "draw the same numbers: what they smear is correlated and depends on --chunk-size. Without "
+        "one, no result can be made again. Draw in the operation, from rng(ctx) with `from "
+        "fasthep_smk import rng` (docs/differences.md, Random numbers)"
     )
 
 

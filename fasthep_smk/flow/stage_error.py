@@ -77,8 +77,8 @@ class TooManyEvents(ValueError):
     """An operation returned more events than it got: cutflows and sums would count some twice."""
 
     hint = (
-        "return one entry for each event, or fewer for a selection; what has several values for "
-        "each event is a column of lists: a histogram is filled with all of them"
+        "return one entry for each event, or fewer for a selection; for several values per "
+        "event, return a column of lists: a histogram is filled with all of them"
     )
 
 

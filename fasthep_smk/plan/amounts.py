@@ -83,7 +83,7 @@ def amounts(
     request, origins = now.request, dict(now.origins)
     for name in GROWING:
         measured = known(now.pool, name) if known and name in now.measured else Known()
-        said = first = getattr(now.request, name)
+        requested = first = getattr(now.request, name)
         if measured.first is not None:
             first, origins[leaf_of(name)] = measured.first, measured.why
         wanted, most = first, now.most.get(name)
@@ -97,7 +97,7 @@ def amounts(
                 more = grown(had, measured.most, now.growth if name == "memory" else _TIME_GROWTH)
                 wanted = max(whole(more, name) if name in now.measured else more, first)
                 if last and name in now.measured:
-                    wanted = max(wanted, said or 0)  # what a worker has
+                    wanted = max(wanted, requested or 0)  # what a worker has
         if wanted is not None and most is not None:
             wanted = min(wanted, most)
         if wanted != first and GROWS_TO in origins and name == "memory":
@@ -108,11 +108,11 @@ def amounts(
 
 def planned(stated: Sequence[Attempt], known: KnownOf | None = None) -> tuple[Attempt, ...]:
     """Return what the attempts of a job ask for, if each of them may have lacked anything."""
-    made: list[Attempt] = []
+    attempts: list[Attempt] = []
     for number in range(1, len(stated) + 1):
-        past = Past(made[-1], (_ANYTHING,)) if made else None
-        made.append(amounts(stated, number, past, known))
-    return tuple(made)
+        past = Past(attempts[-1], (_ANYTHING,)) if attempts else None
+        attempts.append(amounts(stated, number, past, known))
+    return tuple(attempts)
 
 
 def grown(had: float, most: float, growth: float = 2.0) -> int:

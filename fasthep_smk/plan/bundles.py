@@ -36,7 +36,7 @@ def bundle(
     wanted: BundleSize = "auto",
     *,
     seconds: Callable[[Rule], Sequence[float]] = lambda _: (),
-    events: Callable[[Partition], int | None] = lambda one: one.events,
+    events: Callable[[Partition], int | None] = lambda partition: partition.events,
     at_once: Callable[[Rule], int] = lambda _: 1,
     apart: Collection[str] = (),
     without: Collection[tuple[str, str]] = (),
@@ -80,7 +80,7 @@ def _size(
         each, how = max(median(took), 0.001), "as measured before"
     else:
         partitions = [job.partition for job in rule.jobs.values() if job.partition]
-        counts = [found for one in partitions if (found := events(one)) is not None]
+        counts = [number for partition in partitions if (number := events(partition)) is not None]
         if len(counts) < count:
             return 1, ""
         each, how = _BESIDES + median(counts) / _EVENTS_PER_SECOND, "by its events"
@@ -93,7 +93,7 @@ def _size(
 def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:
     """Let all bundles grow until there are few enough jobs."""
     counts = {rule.name: _counts(rule) for rule in rules if rule.name in sizes}
-    most = max((count for found in counts.values() for count in found), default=1)
+    most = max((count for of_rule in counts.values() for count in of_rule), default=1)
     least = 1
 
     def total() -> int:
@@ -144,9 +144,9 @@ def _bundles(rule: Rule, size: int, without: Collection[tuple[str, str]]) -> dic
         listed.setdefault(dataset, []).extend(chunks)
     for dataset, key in alone:
         listed.setdefault(dataset, []).append([key])
-    found = [
+    bundles = [
         Bundle(rule.name, (dataset, f"bundle_{number}"), tuple(keys))
         for dataset, chunks in listed.items()
         for number, keys in enumerate(chunks)
     ]
-    return {one.key: one for one in found}
+    return {bundle.key: bundle for bundle in bundles}

@@ -71,7 +71,9 @@ class Book:
         graphs = {item.label: item.graph for item in variations}
         # Variations have most datasets in common.
         every = [item.dataset(name) for item in variations for name in dataset_names(item)]
-        datasets: list[Dataset | None] = [*{digest_of(one): one for one in every}.values()]
+        datasets: list[Dataset | None] = [
+            *{digest_of(content): content for content in every}.values()
+        ]
         self.live = {label: live_columns(graph) for label, graph in graphs.items()}
         self.closed = closed_sources(graphs, self.live)
         self.static = {label: node_signatures(graph, label) for label, graph in graphs.items()}
@@ -106,8 +108,8 @@ class Book:
         work: Work,
     ) -> None:
         at = (rule.name, item.label, *place)
-        signed_as, known = self.known(item, work.dataset)
-        rule.nodes.setdefault(signed_as, {}).update({node: known[node] for node in work.nodes})
+        signed_as, signatures = self.known(item, work.dataset)
+        rule.nodes.setdefault(signed_as, {}).update({node: signatures[node] for node in work.nodes})
         earlier = self._made.get((rule.name, work.signature, place))
         if earlier is not None:
             self.folder_of[at] = earlier
@@ -143,8 +145,8 @@ class Book:
             if alike not in self._known:
                 self._known[alike] = (item.label, self.static[item.label])
                 if inactive:
-                    found = node_signatures(graph, item.label, content)
-                    self._known[alike] = (f"{item.label}/{dataset}", found)
+                    signatures = node_signatures(graph, item.label, content)
+                    self._known[alike] = (f"{item.label}/{dataset}", signatures)
             self._known[at] = self._known[alike]
         return self._known[at]
 
@@ -162,12 +164,12 @@ class Book:
     def digests(
         self, item: Variation, nodes: Iterable[str], dataset: str | None = None
     ) -> list[str]:
-        _, known = self.known(item, dataset)
-        return [known[node].digest for node in nodes]
+        _, signatures = self.known(item, dataset)
+        return [signatures[node].digest for node in nodes]
 
     def all_files(self, item: Variation) -> list[str]:
         datasets = item.graph.plan.context.get("datasets") or {}
-        listed = [str(file) for one in datasets.values() for file in one.get("files") or ()]
+        listed = [str(file) for dataset in datasets.values() for file in dataset.get("files") or ()]
         return list(dict.fromkeys(listed))
 
     def identities(self, files: Iterable[str]) -> list[str]:
@@ -175,13 +177,13 @@ class Book:
 
     def send(self, rule: Rule, item: Variation, nodes: Iterable[str], what: str) -> None:
         """Give a rule the route that its nodes ask for."""
-        found = joint_route(what, [item.graph.nodes[node] for node in nodes], self.router)
-        rule.route = found[0]
-        rule.warnings.extend(text for text in found[1] if text not in rule.warnings)
+        joint = joint_route(what, [item.graph.nodes[node] for node in nodes], self.router)
+        rule.route = joint[0]
+        rule.warnings.extend(text for text in joint[1] if text not in rule.warnings)
 
 
 def _measured(item: Variation, nodes: Iterable[str]) -> tuple[str, ...]:
     """Return the stages among nodes that are measured, each with what measures it."""
-    known = item.graph.nodes
-    found = [known[node] for node in nodes if node in known and known[node].diagnostics]
-    return tuple(f"{node.stage} ({', '.join(node.measured_by)})" for node in found)
+    by_name = item.graph.nodes
+    measured = [by_name[node] for node in nodes if node in by_name and by_name[node].diagnostics]
+    return tuple(f"{node.stage} ({', '.join(node.measured_by)})" for node in measured)

@@ -57,8 +57,8 @@ def make_rules(
     formats that histograms are written in at the end.
     """
     book = Book(variations, granularity, identity, router)
-    made = _Partitions(book)
-    rules = [made.side_rule(), *map(made.partition_rule, book.tasks)]
+    partitions = _Partitions(book)
+    rules = [partitions.side_rule(), *map(partitions.partition_rule, book.tasks)]
     rules += reduction_rules(book, without, sample, tuple(exports))
     return [rule for rule in rules if rule.jobs]
 
@@ -147,26 +147,26 @@ class _Partitions:
         place = (NO_DATASET, NO_DATASET)
         if partition:
             place = (partition.dataset, partition.part)
-        wanted: dict[str, dict[Key, None]] = {}
+        by_folder: dict[str, dict[Key, None]] = {}
         for node_id in nodes:
             for ref in graph.nodes[node_id].inputs:
-                found = self._producer(item, ref, node_id, dataset, place)
-                if found is not None and found[1][0] not in nodes:
-                    keys = wanted.setdefault(found[0], {})
+                producer = self._producer(item, ref, node_id, dataset, place)
+                if producer is not None and producer[1][0] not in nodes:
+                    keys = by_folder.setdefault(producer[0], {})
                     if not ref.is_dependency:
-                        keys[found[1]] = None
-        reads = tuple(Read(folder, tuple(keys)) for folder, keys in wanted.items())
+                        keys[producer[1]] = None
+        reads = tuple(Read(folder, tuple(keys)) for folder, keys in by_folder.items())
         has_source = any(graph.nodes[node].role == "source" for node in nodes)
         files: tuple[str, ...] = ()
         if has_source:
             files = (partition.file,) if partition else tuple(self._book.all_files(item))
         origin = self._origin(item, dataset, partition)
         kept = [key for key in rule.keeps if key[0] in nodes]
-        signed_as, known = self._book.known(item, partition.dataset if partition else None)
+        signed_as, signatures = self._book.known(item, partition.dataset if partition else None)
         if signed_as not in rule.wirings:
             handed_on = {key: rule.live.get(key) for key in kept if key in rule.streams}
             rule.wirings[signed_as] = wiring(graph, nodes, dataset, handed_on)
-        values = {node: value_signature(known[node], origin) for node in nodes}
+        values = {node: value_signature(signatures[node], origin) for node in nodes}
         self._book.values.setdefault((item.label, *place), {}).update(values)
         signature = digest_of(
             [list(values.items()), [[list(key), rule.live.get(key)] for key in kept]]
@@ -208,11 +208,11 @@ class _Partitions:
         place: tuple[str, ...],
     ) -> tuple[str, Key] | None:
         """Return the folder and key that an input comes from, ``None`` if it is left out."""
-        found = ref if ref.is_dependency else item.graph.resolve(ref, dataset, consumer=consumer)
-        if found is None:
+        actual = ref if ref.is_dependency else item.graph.resolve(ref, dataset, consumer=consumer)
+        if actual is None:
             return None
-        if item.graph.nodes[found.node].scope == "global":
-            return self._book.folder_of[("side_products", item.label)], found.key
-        task = self._task_of.get(found.node)
+        if item.graph.nodes[actual.node].scope == "global":
+            return self._book.folder_of[("side_products", item.label)], actual.key
+        task = self._task_of.get(actual.node)
         folder = self._book.folder_of.get((task.name, item.label, *place)) if task else None
-        return (folder, found.key) if folder else None
+        return (folder, actual.key) if folder else None

@@ -155,14 +155,14 @@ def missing_entries(
     """Return missing partitions as they stand in summaries and manifests."""
     return [
         {
-            "dataset": one.dataset,
-            "file": one.file,
-            "start": one.start,
-            "stop": one.stop,
-            "id": one.id,
-            "reason": reasons[(one.dataset, one.part)],
+            "dataset": partition.dataset,
+            "file": partition.file,
+            "start": partition.start,
+            "stop": partition.stop,
+            "id": partition.id,
+            "reason": reasons[(partition.dataset, partition.part)],
         }
-        for one in partitions
+        for partition in partitions
     ]
 
 
@@ -191,13 +191,13 @@ def check_inputs(
     for dataset, listed in local.items():
         entries = 0
         for file in listed:
-            found = facts[file]
-            if found.problem:
+            root_file = facts[file]
+            if root_file.problem:
                 where = f"dataset {dataset!r}"
-                findings.append(Finding(file=file, key=where, problem=found.problem))
+                findings.append(Finding(file=file, key=where, problem=root_file.problem))
                 continue
-            entries += max(found.entries[tree] for tree in trees)
-            for source, tree, branch in _missing_branches(sources, dataset, found):
+            entries += max(root_file.entries[tree] for tree in trees)
+            for source, tree, branch in _missing_branches(sources, dataset, root_file):
                 lacking.setdefault((source.name, tree, branch), []).append((dataset, file))
         if listed and not findings:
             warnings.extend(_size_warnings(dataset, datasets[dataset], listed, facts, trees))
@@ -223,7 +223,7 @@ def check_inputs(
 
 def _source_with(branch: str, sources: list[SourceFacts], facts: RootFile) -> str | None:
     """Return a source whose tree has a branch."""
-    trees = ((one.name, facts.branches.get(one.tree or "")) for one in sources)
+    trees = ((source.name, facts.branches.get(source.tree or "")) for source in sources)
     return next((name for name, branches in trees if branch in (branches or ())), None)
 
 
@@ -259,8 +259,8 @@ def _entries(file: str, sources: list[SourceFacts], inputs: Inputs) -> int:
 
 def counting(graphs: Iterable[Graph], inputs: Inputs) -> Callable[[Partition], int | None]:
     """Return what tells how many events a partition has; ``None`` where that is not known."""
-    sources = [one for graph in graphs for one in sources_of(graph.nodes.values())]
-    trees = [one.tree for one in sources if one.tree is not None]
+    sources = [source for graph in graphs for source in sources_of(graph.nodes.values())]
+    trees = [source.tree for source in sources if source.tree is not None]
 
     @cache
     def entries(file: str) -> int:

@@ -34,12 +34,12 @@ def end_values(
         return {}
     surrounding = digest_of(around)
     styles = styles_before(ends)
-    made: dict[str, str] = {}
+    digests: dict[str, str] = {}
 
     def made_of(node: str) -> str:
-        if node not in made:
-            made[node] = digest_of(reduced(node))
-        return made[node]
+        if node not in digests:
+            digests[node] = digest_of(reduced(node))
+        return digests[node]
 
     return {
         node.id: digest_of(
@@ -64,15 +64,15 @@ def _is_alone(node: Node, ends: Iterable[str]) -> bool:
 
 def _partitioned(graph: Graph, node: Node) -> list[str]:
     """Return the nodes of partitions whose products a node sees, also through others."""
-    found: dict[str, None] = {}
+    partitioned: dict[str, None] = {}
     waiting = [ref.node for ref in node.inputs]
     while waiting:
         name = waiting.pop(0)
-        if name in found:
+        if name in partitioned:
             continue
         before = graph.nodes[name]
         if before.scope == "partition":
-            found[name] = None  # its value for a partition follows from all before it
+            partitioned[name] = None  # its value for a partition follows from all before it
         else:
             waiting += [ref.node for ref in before.inputs]
-    return list(found)
+    return list(partitioned)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def consumers_after_bypass(item: Variation) -> dict[Key, set[str]]:
     """Return which nodes read each product, for any dataset, inactive nodes being by-passed."""
-    found: dict[Key, set[str]] = {}
+    readers: dict[Key, set[str]] = {}
     for dataset in datasets_or_none(item):
         for node in item.graph.nodes.values():
             # What runs at the end of the run has no dataset; it takes what is there.
@@ -26,8 +26,8 @@ def consumers_after_bypass(item: Variation) -> dict[Key, set[str]]:
                     continue
                 actual = item.graph.resolve(ref, dataset, consumer=node.id)
                 if actual is not None:
-                    found.setdefault(actual.key, set()).add(node.id)
-    return found
+                    readers.setdefault(actual.key, set()).add(node.id)
+    return readers
 
 
 def late_keys(item: Variation, dataset: str | None) -> list[Key]:
@@ -59,10 +59,10 @@ def stream_keys_for(item: Variation, scope: str) -> list[Key]:
 
 
 def united_live(known: tuple[str, ...] | None, live: Live, key: Key) -> tuple[str, ...] | None:
-    found = live.get(key)
-    if known is None or found is None:
+    columns = live.get(key)
+    if known is None or columns is None:
         return None
-    return tuple(sorted({*known, *found}))
+    return tuple(sorted({*known, *columns}))
 
 
 def ports(item: Variation, node: str) -> list[str]:

@@ -36,10 +36,10 @@ def reduction_rules(
 
     ``exports`` are the formats that histograms are written in besides FAST-HEP's own.
     """
-    made = _Reductions(book, without, sample, exports)
-    rules = [made.merge_rule()] if book.merges else []
-    rules.append(made.finish_rule())
-    return [*rules, made.publish_rule()] if book.varied else rules
+    reductions = _Reductions(book, without, sample, exports)
+    rules = [reductions.merge_rule()] if book.merges else []
+    rules.append(reductions.finish_rule())
+    return [*rules, reductions.publish_rule()] if book.varied else rules
 
 
 class _Reductions:
@@ -125,7 +125,9 @@ class _Reductions:
                 late = set(late_keys(item, None))
                 reads.extend(self._reads_at(item, (NO_DATASET, NO_DATASET), late))
             plan = item.graph.plan
-            missing = tuple(one for one in item.partitions if self._is_left_out(one))
+            missing = tuple(
+                partition for partition in item.partitions if self._is_left_out(partition)
+            )
             values = self._end_values(item, missing)
             if not self._book.varied:  # several ends of a run keep all cores busy
                 rule.processes = max(1, min(_PROCESSES, len(values)))
@@ -139,7 +141,7 @@ class _Reductions:
                     item.label,
                     self._contents(item, "dataset", "final"),
                     # The summary lists them: a run that knows nothing of them is another one.
-                    *([["without", [one.id for one in missing]]] if missing else []),
+                    *([["without", [partition.id for partition in missing]]] if missing else []),
                     *([["export", *self._exports]] if self._exports else []),
                     *self._said_of_sample(item, None),
                 ]
@@ -208,7 +210,7 @@ class _Reductions:
             item.graph.plan.context.get("datasets"),
             self._book.names(item),
             item.label,
-            [one.id for one in missing],
+            [partition.id for partition in missing],
             *self._said_of_sample(item, None),
         ]
         return end_values(item.graph, self._book.static[item.label], reduced, around)
@@ -219,9 +221,9 @@ class _Reductions:
             return []
         left_out = self._sample.left_out
         lacks = any(
-            (one.dataset, one.part) in left_out
-            for one in item.partitions
-            if dataset in (None, one.dataset)
+            (partition.dataset, partition.part) in left_out
+            for partition in item.partitions
+            if dataset in (None, partition.dataset)
         )
         return [["sample", self._sample.asked]] if lacks else []
 

@@ -29,7 +29,7 @@ def results_of(
     """
     rules, left_out, exports = list(rules), frozenset(without), list(exports)
     done = {job.folder: recorded(job) for rule in rules for job in rule.jobs.values()}
-    found = [name for made in done.values() for name in made or ()]
+    paths = [name for results in done.values() for name in results or ()]
     for item in variations:
         ends = [
             job
@@ -37,12 +37,12 @@ def results_of(
             if job.variation == item.label and (job.nodes or job.rule == "finish")
         ]
         if any(done[job.folder] is None for job in ends):
-            found += _of_end(item, exports)
+            paths += _of_end(item, exports)
         for job in _jobs(rules, "partition"):
             missing = (job.dataset, job.partition and job.partition.part) in left_out
             if done[job.folder] is None and job.variation == item.label and not missing:
-                found += _of_partition(job, item)
-    named = [path for path in found if layout.is_result(path) and not _NOT_NAMED & set(path)]
+                paths += _of_partition(job, item)
+    named = [path for path in paths if layout.is_result(path) and not _NOT_NAMED & set(path)]
     return list(dict.fromkeys(named))
 
 
@@ -50,9 +50,9 @@ def _of_end(item: Variation, exports: Iterable[str]) -> list[str]:
     files = [path for node in item.graph.nodes.values() for path in _at_the_end(node, item)]
     histograms = [path for path in files if "/histograms/" in path and path.endswith(".pkl")]
     more = [
-        f"{path.removesuffix('.pkl')}{layout.EXPORTED[one]}"
+        f"{path.removesuffix('.pkl')}{layout.EXPORTED[export]}"
         for path in histograms
-        for one in exports
+        for export in exports
     ]
     return [*files, *more]
 
@@ -67,15 +67,15 @@ def _at_the_end(node: Node, item: Variation) -> Iterator[str]:
     """Yield the files of a node that are there when the run has ended."""
     if not node.published and node.role == "sink":
         return
-    datasets = list(dict.fromkeys(one.dataset for one in item.partitions))
-    active = [one for one in datasets if item.graph.active(node.id, item.dataset(one))]
+    datasets = list(dict.fromkeys(partition.dataset for partition in item.partitions))
+    active = [dataset for dataset in datasets if item.graph.active(node.id, item.dataset(dataset))]
     if datasets and not active:
         return
     if node.role != "sink" or node.scope == "final":
         yield from node.writes
     elif node.scope == "dataset":
         for path in node.writes:
-            yield from dict.fromkeys(path.replace("{dataset}", one) for one in active)
+            yield from dict.fromkeys(path.replace("{dataset}", dataset) for dataset in active)
 
 
 def _of_partition(job: Job, item: Variation) -> Iterator[str]:

@@ -147,7 +147,7 @@ def asked_by(stated: tuple[Attempt, ...], known: KnownOf | None = None) -> tuple
 
     ``known`` tells what the finished jobs of their rule say.
     """
-    if not any(one.may_change for one in stated):
+    if not any(attempt.may_change for attempt in stated):
         return stated
     from fasthep_smk.plan.amounts import planned
 
@@ -158,7 +158,7 @@ def reads_remote(variations: Iterable[Variation]) -> bool:
     """Whether there are input files that a server may want a credential for."""
     contexts = [item.graph.plan.context.get("datasets") or {} for item in variations]
     datasets = [dataset for context in contexts for dataset in context.values()]
-    files = (str(file) for one in datasets for file in one.get("files") or ())
+    files = (str(file) for dataset in datasets for file in dataset.get("files") or ())
     return any(file.partition("://")[0].lower() in SERVERS for file in files if is_remote(file))
 
 
@@ -174,8 +174,8 @@ def output_files(rule: Rule) -> dict[str, str]:
 
 def made_of(rule: Rule, job: Job) -> MadeOf:
     """Return what a job's products follow from, as its record has it."""
-    known = signatures(rule.nodes.get(job.signed_as, {}))
-    return record.made_of(job, known, origin_facts(job))
+    by_node = signatures(rule.nodes.get(job.signed_as, {}))
+    return record.made_of(job, by_node, origin_facts(job))
 
 
 def signatures(nodes: Mapping[str, NodeSignature]) -> dict[str, NodeFacts]:

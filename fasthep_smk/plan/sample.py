@@ -56,11 +56,17 @@ def sampled(
         WrongArgument: a dataset or a partition is wanted that there is not, or a number of events
             where it is not known how many the partitions have.
     """
-    by_place = {(one.dataset, one.part): one for item in variations for one in item.partitions}
+    by_place = {
+        (partition.dataset, partition.part): partition
+        for item in variations
+        for partition in item.partitions
+    }
     by_dataset: dict[str, list[Partition]] = {}
-    for one in by_place.values():
-        by_dataset.setdefault(one.dataset, []).append(one)
-    chosen = {(one.dataset, one.part) for one in _chosen(by_dataset, wanted, events)}
+    for partition in by_place.values():
+        by_dataset.setdefault(partition.dataset, []).append(partition)
+    chosen = {
+        (partition.dataset, partition.part) for partition in _chosen(by_dataset, wanted, events)
+    }
     left_out = frozenset(by_place.keys() - chosen)
     if not left_out:
         return None
@@ -79,17 +85,17 @@ def _chosen(
         for partitions in by_dataset.values():
             yield from _spread(partitions)[: max(1, math.ceil(wanted.share * len(partitions)))]
         return
-    counts = {name: _counted(found, wanted, events) for name, found in by_dataset.items()}
+    counts = {name: _counted(group, wanted, events) for name, group in by_dataset.items()}
     total = sum(map(sum, counts.values()))
     for dataset, partitions in by_dataset.items():
         number = dict(zip(map(id, partitions), counts[dataset], strict=True))
         share = wanted.events * sum(counts[dataset]) / total if total else 0
-        found = 0
-        for place, one in enumerate(_spread(partitions)):
-            if place and found >= share:
+        chosen = 0
+        for place, partition in enumerate(_spread(partitions)):
+            if place and chosen >= share:
                 break
-            found += number[id(one)]
-            yield one
+            chosen += number[id(partition)]
+            yield partition
 
 
 def _listed(by_dataset: dict[str, list[Partition]], wanted: Sample) -> Iterable[Partition]:
@@ -115,16 +121,16 @@ def _listed(by_dataset: dict[str, list[Partition]], wanted: Sample) -> Iterable[
 def _counted(
     partitions: Sequence[Partition], wanted: Sample, events: Callable[[Partition], int | None]
 ) -> list[int]:
-    found: list[int] = []
-    for one in partitions:
-        if (number := events(one)) is None:
+    counts: list[int] = []
+    for partition in partitions:
+        if (number := events(partition)) is None:
             raise WrongArgument.one(
-                f"the number of events in {one.file} is not known",
+                f"the number of events in {partition.file} is not known",
                 key=wanted.option,
                 expected="--sample or --partitions",
             )
-        found.append(number)
-    return found
+        counts.append(number)
+    return counts
 
 
 def _spread(partitions: Sequence[Partition]) -> list[Partition]:

@@ -65,9 +65,11 @@ def closed_sources(graphs: Mapping[str, Graph], live: Mapping[str, Live]) -> fro
     Reading another branch as well changes none of them. Variations must ask for the same branches,
     since one of them may read for all.
     """
-    found: set[str] = set()
-    for source in dict.fromkeys(node for one in graphs.values() for node in one.nodes):
-        nodes = [(name, one.nodes[source]) for name, one in graphs.items() if source in one.nodes]
+    closed: set[str] = set()
+    for source in dict.fromkeys(node for graph in graphs.values() for node in graph.nodes):
+        nodes = [
+            (name, graph.nodes[source]) for name, graph in graphs.items() if source in graph.nodes
+        ]
         first = nodes[0][1]
         if not reads_root(first):
             continue
@@ -75,8 +77,8 @@ def closed_sources(graphs: Mapping[str, Graph], live: Mapping[str, Live]) -> fro
             live[name][(source, port)] is None for name, node in nodes for port in node.streams()
         )
         if not open_ended and all(node.params == first.params for _, node in nodes):
-            found.add(source)
-    return frozenset(found)
+            closed.add(source)
+    return frozenset(closed)
 
 
 def node_signatures(
@@ -87,36 +89,39 @@ def node_signatures(
     For a ``dataset``, nodes that do not apply to it are by-passed and have none: what they do
     does not matter to it.
     """
-    found: dict[str, NodeSignature] = {}
+    signatures: dict[str, NodeSignature] = {}
     for node in graph.nodes.values():
         if dataset is not None and not graph.active(node.id, dataset):
             continue
         refs = _inputs(graph, node, dataset)
         upstream = tuple((f"{ref.name}.{ref.port}", ref.node) for ref in refs)
-        known = [(name, ref, found[ref].digest if ref in found else None) for name, ref in upstream]
+        inputs = [
+            (name, ref, signatures[ref].digest if ref in signatures else None)
+            for name, ref in upstream
+        ]
         content = node_content(node)
         # What writes below the variation's own folder, or may read its name, is never shared.
         own = variation if node.sees_variation else None
-        sees = node.sees.union(*(found[ref].sees for _, ref in upstream if ref in found))
+        sees = node.sees.union(*(signatures[ref].sees for _, ref in upstream if ref in signatures))
         if node.scope == "global":
             sees |= {"run"}
-        digest = digest_of([content, [list(item) for item in known], own])
-        found[node.id] = NodeSignature(digest, sees, content, tuple(known))
-    return found
+        digest = digest_of([content, [list(item) for item in inputs], own])
+        signatures[node.id] = NodeSignature(digest, sees, content, tuple(inputs))
+    return signatures
 
 
 def _inputs(graph: Graph, node: Node, dataset: Dataset | None) -> list[Ref]:
     if dataset is None:
         return list(node.inputs)
-    found = []
+    refs = []
     for ref in node.inputs:
         if ref.is_dependency:
             actual = ref if graph.active(ref.node, dataset) else None
         else:
             actual = graph.resolve(ref, dataset, consumer=node.id)
         if actual is not None:
-            found.append(actual)
-    return found
+            refs.append(actual)
+    return refs
 
 
 def node_content(node: Node) -> dict[str, object]:

@@ -94,12 +94,12 @@ def sizing(history: Sequence[MeasuredJob], amount: str = "memory") -> Sizing | N
     """
     if not history:
         return None
-    taken = [one.amount for one in history]
+    taken = [job.amount for job in history]
     flat = _covering(taken, 0.0, amount)
     if (line := line_through(history)) is None:
         return Sizing(flat, min(taken))
     slope, start = line
-    left = [one.amount - start - slope * (one.size or 0) for one in history]
+    left = [job.amount - start - slope * (job.size or 0) for job in history]
     start += _covering(left, statistics.fmean(taken) - statistics.fmean(left), amount)
     return Sizing(flat, min(taken), slope, start)
 
@@ -132,13 +132,13 @@ def first_request(
     history: Sequence[MeasuredJob], *, size: float | None = None, amount: str = "memory"
 ) -> int | None:
     """Return what a job of a size asks for first; ``None``: nothing is known of any."""
-    found = sizing(history, amount)
-    return None if found is None else found.request(size)
+    estimate = sizing(history, amount)
+    return None if estimate is None else estimate.request(size)
 
 
 def proposal(history: Sequence[MeasuredJob], amount: str) -> int | None:
     """Return what all jobs of a rule ask for at first, in whole units: as much as the largest."""
-    largest = max((one.size for one in history if one.size is not None), default=None)
+    largest = max((job.size for job in history if job.size is not None), default=None)
     wanted = first_request(history, size=largest, amount=amount)
     return None if wanted is None else whole(wanted, amount)
 
@@ -156,7 +156,7 @@ def line_through(history: Sequence[MeasuredJob]) -> tuple[float, float] | None:
     """
     if len(history) < _LINE_FROM:
         return None
-    points = [(one.size, one.amount) for one in history if one.size is not None]
+    points = [(job.size, job.amount) for job in history if job.size is not None]
     if len(points) < len(history) or len({size for size, _ in points}) == 1:
         return None
     near = points

@@ -184,7 +184,9 @@ def _share_classes(
 
     Entry ``i`` is the first variation whose node equals that of variation ``i``; -1 without node.
     """
-    ordered = [{node: item.digest for node, item in one.items()} for one in signatures.values()]
+    ordered = [
+        {node: item.digest for node, item in by_node.items()} for by_node in signatures.values()
+    ]
     nodes = dict.fromkeys(node for item in ordered for node in item)
     return {
         node: tuple(

@@ -25,23 +25,23 @@ def unite_sources(graphs: Mapping[str, Graph]) -> None:
         return
     live = {name: live_columns(graph) for name, graph in graphs.items()}
     for source in [node for node in next(iter(graphs.values())).nodes.values() if reads_root(node)]:
-        found = {
+        sources = {
             name: graph.nodes[source.id]
             for name, graph in graphs.items()
             if source.id in graph.nodes
         }
-        rest = [_without_demand(node) for node in found.values()]
+        rest = [_without_demand(node) for node in sources.values()]
         open_ended = any(
             live[name][(source.id, port)] is None
-            for name, node in found.items()
+            for name, node in sources.items()
             for port in node.streams()
         )
         if open_ended or any(item != rest[0] for item in rest):
             continue
-        if any(not _lists_branches(node) for node in found.values()):
+        if any(not _lists_branches(node) for node in sources.values()):
             continue  # one of them reads every branch
-        united = _united([dict(node.params) for node in found.values()])
-        for name, node in found.items():
+        united = _united([dict(node.params) for node in sources.values()])
+        for name, node in sources.items():
             graphs[name].nodes[source.id] = replace(node, params=united)
             graphs[name].plan.get_node(source.id).params = dict(united)
 
@@ -56,14 +56,14 @@ def _without_demand(node: Node) -> YamlMapping:
 
 def _united(params: list[YamlMapping]) -> YamlMapping:
     united = dict(params[0])
-    branches = [str(item) for one in params for item in one.get("branches") or ()]
+    branches = [str(item) for mapping in params for item in mapping.get("branches") or ()]
     if branches:
         united["branches"] = list(dict.fromkeys(branches))
     by_dataset: dict[str, list[str]] = {}
-    for one in params:
-        for dataset, items in (one.get("branches_by_dataset") or {}).items():
-            known = by_dataset.setdefault(str(dataset), [])
-            known.extend(str(item) for item in items if str(item) not in known)
+    for mapping in params:
+        for dataset, items in (mapping.get("branches_by_dataset") or {}).items():
+            names = by_dataset.setdefault(str(dataset), [])
+            names.extend(str(item) for item in items if str(item) not in names)
     if by_dataset:
         united["branches_by_dataset"] = {
             dataset: sorted(items) for dataset, items in by_dataset.items()

@@ -60,17 +60,17 @@ def wiring(
     cached: dict[Key, _Columns] = {}
     for node in reversed(inside):
         wanted = _needs(node, needed)
-        found = []
+        incoming = []
         for ref in inputs[node.id]:
             is_stream = graph.nodes[ref.node].outputs.get(ref.port) == "event_stream"
-            found.append(Wire(ref.key, _sorted(wanted) if is_stream else None))
+            incoming.append(Wire(ref.key, _sorted(wanted) if is_stream else None))
             if not is_stream:
                 continue
             needed[ref.key] = _united(needed, ref.key, wanted)
             at_the_end = node.role == "transform" and not node.streams()
             if at_the_end and ref.node in mine and ref.key not in declared:
                 cached[ref.key] = _united(cached, ref.key, wanted)
-        wires[node.id] = tuple(found)
+        wires[node.id] = tuple(incoming)
     return Wiring(
         wires,
         {key: _sorted(columns) for key, columns in cached.items()},
@@ -96,8 +96,8 @@ def _needs(node: Node, needed: Mapping[Key, _Columns]) -> _Columns:
     return node.reads.union(*(item for item in passed if item))
 
 
-def _united(known: Mapping[Key, _Columns], key: Key, more: _Columns) -> _Columns:
-    before = known.get(key, frozenset())
+def _united(columns: Mapping[Key, _Columns], key: Key, more: _Columns) -> _Columns:
+    before = columns.get(key, frozenset())
     return None if before is None or more is None else before | more
 
 

@@ -135,15 +135,15 @@ class _Comparison:
             missing = self._adopt(missing)
             new = {folder: self.valid[folder] for folder in self.valid.keys() - kept.keys()}
             self._remove_damaged_products(new)
-        known = ledger.write(self.build, self.rules, ledger.read(self.build))
-        told = None
+        facts = ledger.write(self.build, self.rules, ledger.read(self.build))
+        reasons = None
         if missing and (self.unusable or self.changed or self.before or self.store.superseded):
             from fasthep_smk.reuse.reasons import Reasons  # no job of a first run has another
 
-            said, before = {**self.changed, **self.unusable}, self.before
-            told = Reasons(self.rules, self.store, self.checks, known, before, self.valid, said)
+            texts, before = {**self.changed, **self.unusable}, self.before
+            reasons = Reasons(self.rules, self.store, self.checks, facts, before, self.valid, texts)
         for rule, job in missing:
-            why = told.of(rule, job) if told else None
+            why = reasons.of(rule, job) if reasons else None
             self.result.reasons[job.folder] = why or "it has not run yet"
         self.result.valid = frozenset(self.valid)
         return self.result
@@ -196,13 +196,13 @@ class _Comparison:
 
         for job in done:
             record = self.valid[job.folder]
-            for name, known in record["results"].items():
+            for name, facts in record["results"].items():
                 texts = summary.renamed_bundle(self.build, name)
                 if texts is None:
                     continue
                 was, now = (FileFacts(size=len(t), sha256=sha256(t).hexdigest()) for t in texts)
-                if known not in (was, now):
-                    how = damage.difference(self.build / name, known, content=True)
+                if facts not in (was, now):
+                    how = damage.difference(self.build / name, facts, content=True)
                     self._run_again(job.folder, {name: str(how)})
                     break
                 record = {**record, "results": {**record["results"], name: now}}
@@ -218,16 +218,16 @@ class _Comparison:
         kept = self.store.archive(self.build / folder, results)
         edited = {name: how for name, how in results.items() if how != damage.GONE}
         if edited and kept is not None:
-            said = damage.said(edited).removeprefix("its ")
+            text = damage.said(edited).removeprefix("its ")
             self.result.damaged.append(
-                f"{said}: made again; the damaged files are kept in {kept.relative_to(self.build)}"
+                f"{text}: made again; the damaged files are kept in {kept.relative_to(self.build)}"
             )
 
     def _remove_damaged_products(self, records: Mapping[str, Record]) -> None:
         """Note which products are gone or damaged; remove the latter, so that they are missed."""
-        found = damage.of_products(self.build, records, content=self.verify)
-        self.result.deleted |= found
-        for path, how in found.items():
+        damaged = damage.of_products(self.build, records, content=self.verify)
+        self.result.deleted |= damaged
+        for path, how in damaged.items():
             if how != damage.GONE:
                 self.result.damaged.append(f"{path} {how}: made again where it is needed")
                 files.remove(self.build / path)
@@ -248,19 +248,19 @@ class _Comparison:
         from fasthep_smk.reuse.adopt import with_partition  # a first run has no such record
 
         record = self.valid[job.folder]
-        told = with_partition(job, record)
-        if told is None:
+        updated = with_partition(job, record)
+        if updated is None:
             del self.valid[job.folder]
             self.store.archive(self.build / job.folder)
-        elif told is not record:
-            write_record(self.build / job.folder, told)
-            self.valid[job.folder] = told
+        elif updated is not record:
+            write_record(self.build / job.folder, updated)
+            self.valid[job.folder] = updated
 
     def _adopt(self, missing: list[tuple[Rule, Job]]) -> list[tuple[Rule, Job]]:
         """Return the jobs that still have to run."""
-        found = {self.build / folder: record for folder, record in self.valid.items()}
+        valid = {self.build / folder: record for folder, record in self.valid.items()}
         superseded = [item for item in self.store.superseded if self._is_valid(item[1])]
-        records = [*found.items(), *superseded]
+        records = [*valid.items(), *superseded]
         if not records:
             return missing
         # Imported now: a first run adopts nothing.

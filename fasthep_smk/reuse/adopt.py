@@ -32,7 +32,7 @@ _Columns = frozenset[str] | None
 class Index:
     """Where values and products of finished partition jobs are."""
 
-    def __init__(self, found: Iterable[tuple[Path, Record]], store: JobStore) -> None:
+    def __init__(self, finished: Iterable[tuple[Path, Record]], store: JobStore) -> None:
         self._store = store
         self._valid: dict[Path, bool] = {}
         self.records: dict[Path, Record] = {}
@@ -41,7 +41,7 @@ class Index:
         self._made: dict[tuple[str, ...], list[tuple[Path, _Columns]]] = {}
         self._files: dict[tuple[Path, str, str], frozenset[str]] = {}
         self._there: dict[tuple[Path, str], bool] = {}
-        for folder, record in found:
+        for folder, record in finished:
             self.add(folder, record)
 
     def add(self, folder: Path, record: Record) -> None:
@@ -79,9 +79,9 @@ class Index:
 
     def _is_file(self, folder: Path, name: str) -> bool:
         if (folder, name) not in self._there:
-            known = self.records[folder]["files"].get(name)
-            self._there[folder, name] = known is not None and hard_links.is_file(
-                folder / name, known
+            facts = self.records[folder]["files"].get(name)
+            self._there[folder, name] = facts is not None and hard_links.is_file(
+                folder / name, facts
             )
         return self._there[folder, name]
 
@@ -102,41 +102,43 @@ def adopt(rule: Rule, job: Job, index: Index, store: JobStore) -> Record | None:
     records = {folder: index.records[folder] for folder in {**chosen.nodes, **chosen.products}}
     if not all(run_records.fits(record, _partition(job)) for record in records.values()):
         return None
-    results = {k: v for one in records.values() for k, v in one["results"].items()}
+    results = {k: v for record in records.values() for k, v in record["results"].items()}
     goal = store.build / job.folder
-    made = goal.with_name(f".{goal.name}.adopted")
-    shutil.rmtree(made, ignore_errors=True)
-    made.mkdir(parents=True)
+    temporary = goal.with_name(f".{goal.name}.adopted")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
     try:
-        content = _gather(made, chosen.products, records, rule)
-        _adopt_cached(made, content, rule, job, index)
+        content = _gather(temporary, chosen.products, records, rule)
+        _adopt_cached(temporary, content, rule, job, index)
     except (OSError, KeyError, ValueError, SmkError):
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         return None  # damaged or gone: it is made again
     record: Record = {
         **next(iter(records.values())),
         "rule": job.rule,
         "key": job.key,
         "signature": job.signature,
-        "started": min(one["started"] for one in records.values()),
-        "ended": max(one["ended"] for one in records.values()),
+        "started": min(record["started"] for record in records.values()),
+        "ended": max(record["ended"] for record in records.values()),
         "results": results if writes else {},
         "observed": list(
-            dict.fromkeys(one for record in records.values() for one in record.get("observed", ()))
+            dict.fromkeys(
+                digest for record in records.values() for digest in record.get("observed", ())
+            )
         ),
         "made_of": made_of(rule, job),
         **content,
         "runs": [
             run
-            for folder, one in records.items()
-            for run in run_records.runs(one, _partition(job), chosen.nodes.get(folder, ()))
+            for folder, record in records.items()
+            for run in run_records.runs(record, _partition(job), chosen.nodes.get(folder, ()))
         ],
-        "adopted": [f"{one['rule']}/{one['key']}" for one in records.values()],
+        "adopted": [f"{record['rule']}/{record['key']}" for record in records.values()],
     }
     record.pop("ran", None)
-    products.write_record(made, record)
+    products.write_record(temporary, record)
     shutil.rmtree(goal, ignore_errors=True)
-    made.rename(goal)
+    temporary.rename(goal)
     return record
 
 
@@ -153,24 +155,24 @@ def _chosen(rule: Rule, job: Job, index: Index, writes: bool) -> _Chosen | None:
     """
     values = values_of(rule, job)
     ran = {node: index.ran.get(value, []) for node, value in values.items()}
-    made = {
+    kept = {
         key: index.made(values[key[0]], key[1], rule.live.get(key))
         for key in rule.keeps
         if key[0] in values
     }
     if writes:
-        ran = {node: list(filter(index.results_are_valid, found)) for node, found in ran.items()}
-        made = {key: list(filter(index.results_are_valid, found)) for key, found in made.items()}
-    places = [*ran.values(), *made.values()]
+        ran = {node: list(filter(index.results_are_valid, paths)) for node, paths in ran.items()}
+        kept = {key: list(filter(index.results_are_valid, paths)) for key, paths in kept.items()}
+    places = [*ran.values(), *kept.values()]
     if not places or not all(places):
         return None
     everything = set(places[0]).intersection(*places[1:])
     chosen = _Chosen()
-    for key, found in made.items():
-        folder = _first(found, everything or chosen.products.keys())
+    for key, paths in kept.items():
+        folder = _first(paths, everything or chosen.products.keys())
         chosen.products.setdefault(folder, []).append(key)
-    for node, found in ran.items():
-        folder = _first(found, everything or chosen.products.keys())
+    for node, paths in ran.items():
+        folder = _first(paths, everything or chosen.products.keys())
         chosen.nodes.setdefault(folder, []).append(node)
     return chosen
 
@@ -225,7 +227,7 @@ def _gather(
     from fasthep_smk.storage.streams import register_behaviours
 
     register_behaviours()
-    found = [
+    gathered = [
         products.Product(
             node=key[0],
             port=key[1],
@@ -237,19 +239,19 @@ def _gather(
         for source, keys in wanted.items()
         for key, value in products.load(source, keys).items()
     ]
-    found.sort(key=lambda one: rule.keeps.index(one.key))
-    return products.save(folder, found, declared=_declared(rule))
+    gathered.sort(key=lambda product: rule.keeps.index(product.key))
+    return products.save(folder, gathered, declared=_declared(rule))
 
 
 def _linked(
     folder: Path, source: Path, record: Record, keys: list[tuple[str, str]], rule: Rule
 ) -> Saved:
     """Share the files of one job that has everything; its archive may hold more."""
-    known = hard_links.entries(record)
+    by_key = hard_links.entries(record)
     entries: list[ProductEntry] = []
     described: dict[str, FileFacts] = {}
     for key in [key for key in rule.keeps if key in keys]:
-        entry, names = known[key].copy(), set(hard_links.files_of(known[key]["value"]))
+        entry, names = by_key[key].copy(), set(hard_links.files_of(by_key[key]["value"]))
         if products.ARCHIVE not in names:
             entry, shared = hard_links.share(
                 source, record, key, folder, name=rule.streams.get(key)
@@ -273,14 +275,14 @@ def _linked(
 def cached_streams(rule: Rule, job: Job, index: Index) -> dict[tuple[str, str], Path]:
     """Return where the streams are that a job would keep if it ran."""
     values = values_of(rule, job)
-    found = {}
+    streams = {}
     for key, live in rule.wirings[job.signed_as].cached.items():
         places = index.made(values[key[0]], key[1], live)
-        there = (one for one in places if index.is_there(one, key))
+        there = (folder for folder in places if index.is_there(folder, key))
         folder = next(there, None)
         if folder is not None:
-            found[key] = folder
-    return found
+            streams[key] = folder
+    return streams
 
 
 def _adopt_cached(folder: Path, content: Saved, rule: Rule, job: Job, index: Index) -> None:

@@ -17,8 +17,8 @@ from fasthep_smk.util import files
 def tokens(build: Path, new: Mapping[str, str]) -> dict[str, str]:
     """Return the tokens of stages in a build folder, and the ``new`` ones."""
     try:
-        known = json.loads((build / layout.RERUNS).read_text(encoding="utf-8"))
-        return {**{str(stage): str(token) for stage, token in known.items()}, **new}
+        earlier = json.loads((build / layout.RERUNS).read_text(encoding="utf-8"))
+        return {**{str(stage): str(token) for stage, token in earlier.items()}, **new}
     except (OSError, ValueError, AttributeError):
         return dict(new)
 

@@ -54,7 +54,7 @@ def read(build: Path) -> Ledger:
         return Ledger()
 
 
-def write(build: Path, rules: Iterable[Rule], known: Ledger) -> Ledger:
+def write(build: Path, rules: Iterable[Rule], earlier: Ledger) -> Ledger:
     """Add what the digests of a translation stand for; return it with all that was known."""
     now: JsonObject = {}
     for rule in rules:
@@ -66,7 +66,7 @@ def write(build: Path, rules: Iterable[Rule], known: Ledger) -> Ledger:
                 for name, content in job.origin.contexts.items():
                     if name not in now:  # they name all files
                         now[name] = plain(content)
-    merged = {digest: item for digest, item in known.found.items() if digest not in now}
+    merged = {digest: item for digest, item in earlier.found.items() if digest not in now}
     kept = dict(list(merged.items())[-max(_MOST - len(now), 0) :]) if len(now) < _MOST else {}
     files.write_text(build / layout.LEDGER, files.seal({**kept, **now}, indent=None))
     return Ledger({**merged, **now})

@@ -68,14 +68,14 @@ def _taken_in(
 ) -> dict[Key, tuple[str, ...] | None]:
     """Return what the running nodes take from nodes of their job that do not run."""
     others = set(nodes) - run
-    found: dict[Key, tuple[str, ...] | None] = {}
+    columns: dict[Key, tuple[str, ...] | None] = {}
     for wire in (wire for node in run for wire in wires.get(node, ())):
         if wire.key[0] not in others:
             continue
-        before = found.get(wire.key, ())
+        before = columns.get(wire.key, ())
         both = None if before is None or wire.columns is None else {*before, *wire.columns}
-        found[wire.key] = None if both is None else tuple(sorted(both))
-    return found
+        columns[wire.key] = None if both is None else tuple(sorted(both))
+    return columns
 
 
 def part_of(rule: Rule, job: Job, index: Index, store: JobStore) -> Part | None:
@@ -101,8 +101,8 @@ class _Choice:
             for node, value in self.values.items()
         }
         valid = {
-            node: bool(found) and all(places[key] for key in keeps if key[0] == node)
-            for node, found in ran.items()
+            node: bool(folders) and all(places[key] for key in keeps if key[0] == node)
+            for node, folders in ran.items()
         }
         if not any(valid.values()):
             return None
@@ -114,8 +114,8 @@ class _Choice:
         streams = _taken_in(run, self.wired.wires, self.job.nodes)
         return self._put_together(
             run,
-            {node: found for node, found in ran.items() if node not in run},
-            {key: found for key, found in places.items() if key[0] not in run},
+            {node: folders for node, folders in ran.items() if node not in run},
+            {key: folders for key, folders in places.items() if key[0] not in run},
             {key: self._places(key, live) for key, live in streams.items()},
         )
 
@@ -144,26 +144,26 @@ class _Choice:
         self,
         run: set[str],
         ran: Mapping[str, list[Path]],
-        made: Mapping[Key, list[Path]],
+        places: Mapping[Key, list[Path]],
         streams: Mapping[Key, list[Path]],
     ) -> Part:
         """Return the choice with as few folders as possible."""
         counts: dict[Path, int] = {}
-        for found in (*ran.values(), *made.values(), *streams.values()):
-            for folder in found:
+        for folders in (*ran.values(), *places.values(), *streams.values()):
+            for folder in folders:
                 counts[folder] = counts.get(folder, 0) + 1
 
         def ended(folder: Path) -> float:
             return float(self.index.records[folder]["ended"])
 
-        def best(found: list[Path], node: str) -> Path:
+        def best(folders: list[Path], node: str) -> Path:
             # Of jobs that wrote one file for the user, the last one knows what is in it now.
             first = 0 if node in self.wired.writers else 1
-            return max(found, key=lambda folder: (first * counts[folder], ended(folder)))
+            return max(folders, key=lambda folder: (first * counts[folder], ended(folder)))
 
-        nodes = _by_folder({node: best(found, node) for node, found in ran.items()})
-        keys = _by_folder({key: best(found, key[0]) for key, found in made.items()})
-        wanted = _by_folder({key: best(found, key[0]) for key, found in streams.items()})
+        nodes = _by_folder({node: best(folders, node) for node, folders in ran.items()})
+        keys = _by_folder({key: best(folders, key[0]) for key, folders in places.items()})
+        wanted = _by_folder({key: best(folders, key[0]) for key, folders in streams.items()})
         cached = {
             key: folder
             for key, folder in cached_streams(self.rule, self.job, self.index).items()
@@ -194,15 +194,15 @@ class _Choice:
     def _reads(self, run: set[str]) -> tuple[Read, ...]:
         """Return what the running nodes read of other jobs."""
         wanted = {wire.key for node in run for wire in self.wired.wires.get(node, ())}
-        found = [
+        reads = [
             Read(read.folder, tuple(key for key in read.keys if key in wanted))
             for read in self.job.reads
         ]
-        return tuple(read for read in found if read.keys)
+        return tuple(read for read in reads if read.keys)
 
 
 def _by_folder(places: Mapping[_Item, Path]) -> dict[Path, list[_Item]]:
-    found: dict[Path, list[_Item]] = {}
+    by_folder: dict[Path, list[_Item]] = {}
     for item, folder in places.items():
-        found.setdefault(folder, []).append(item)
-    return found
+        by_folder.setdefault(folder, []).append(item)
+    return by_folder

@@ -11,15 +11,15 @@ from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.task_table import Adopted, Part
 
 
-def part_of_end(job: Job, found: Iterable[tuple[Path, Record]], build: Path) -> Part | None:
+def part_of_end(job: Job, finished: Iterable[tuple[Path, Record]], build: Path) -> Part | None:
     """Return what of the job that ends a run has to run; ``None`` if all of it.
 
-    ``found`` are folders of finished jobs with their records. All that is adopted comes from one
+    ``finished`` are folders of finished jobs with their records. All that is adopted comes from one
     of them: the last one has what those before it had.
     """
     best: tuple[int, float] = (0, 0.0)
     chosen: tuple[Path, Record, list[str]] | None = None
-    for folder, record in found:
+    for folder, record in finished:
         if record["rule"] != job.rule or not record.get("values"):
             continue
         values = job.values.items()
@@ -46,8 +46,8 @@ def part_of_end(job: Job, found: Iterable[tuple[Path, Record]], build: Path) -> 
 
 def _is_valid(record: Record, node: str, value: str, build: Path) -> bool:
     """Whether a node's files are there and as long as they were written."""
-    made = record["values"].get(node)
-    if made is None or made["value"] != value:
+    written = record["values"].get(node)
+    if written is None or written["value"] != value:
         return False
-    known = record["results"]
-    return all(hard_links.is_file(build / name, known[name]) for name in made["files"])
+    results = record["results"]
+    return all(hard_links.is_file(build / name, results[name]) for name in written["files"])

@@ -60,10 +60,10 @@ class Renamed:
     """Finds what a job was before: its rule has another name if its stages have."""
 
     def __init__(
-        self, superseded: Iterable[tuple[Path, Record]], rules: Iterable[Rule], known: Ledger
+        self, superseded: Iterable[tuple[Path, Record]], rules: Iterable[Rule], ledger: Ledger
     ) -> None:
         names = {rule.name for rule in rules}
-        self._known = known
+        self._known = ledger
         self._records: dict[str, list[Record]] = {}
         for _, record in superseded:
             if record["rule"] not in names:
@@ -82,18 +82,20 @@ class Renamed:
         return best if best is not None and shared(best) else None
 
 
-def reason(rule: Rule, job: Job, before: Record, known: Ledger, valid: Mapping[str, object]) -> str:
+def reason(
+    rule: Rule, job: Job, before: Record, ledger: Ledger, valid: Mapping[str, object]
+) -> str:
     """Return why a job that has run before does not stand.
 
-    ``before`` is its last record, ``known`` what digests stand for, ``valid`` the folders of
+    ``before`` is its last record, ``ledger`` what digests stand for, ``valid`` the folders of
     the jobs that stand.
     """
     then, now = before["made_of"], made_of(rule, job)
     if before["signature"] == job.signature:
         return "its earlier results are missing"
     for text in (
-        *_nodes(rule, job, then, known),
-        *_origin(then.get("origin"), now["origin"], job, known, _who_sees(rule, job)),
+        *_nodes(rule, job, then, ledger),
+        *_origin(then.get("origin"), now["origin"], job, ledger, _who_sees(rule, job)),
         *_reads(then["reads"], now["reads"], job, valid),
     ):
         return text
@@ -102,10 +104,10 @@ def reason(rule: Rule, job: Job, before: Record, known: Ledger, valid: Mapping[s
     return "its output columns have changed" if job.origin else "what it merges has changed"
 
 
-def _nodes(rule: Rule, job: Job, then: MadeOf, known: Ledger) -> Iterator[str]:
+def _nodes(rule: Rule, job: Job, then: MadeOf, ledger: Ledger) -> Iterator[str]:
     """Say which node has another name or differs, and how, or else which node before it."""
     signatures, now = rule.nodes.get(job.signed_as, {}), _described(rule, job)
-    old = {node: known.node(digest) for node, (digest, _) in then["nodes"].items()}
+    old = {node: ledger.node(digest) for node, (digest, _) in then["nodes"].items()}
     for was, node in _renames(old, now):
         yield f"{_short(was)} is called {_short(node)} now"
     differ = [
@@ -115,7 +117,7 @@ def _nodes(rule: Rule, job: Job, then: MadeOf, known: Ledger) -> Iterator[str]:
     ]
     for node in differ:
         if (content := old[node]) is not None:
-            for ref, text in _node(node, content, now[node], known, set()):
+            for ref, text in _node(node, content, now[node], ledger, set()):
                 yield text if ref == node else f"its input changed: {text}"
     added = [node for node in job.nodes if node not in old]
     removed = [node for node in old if node not in now]
@@ -143,7 +145,7 @@ def _renames(
 
 
 def _node(
-    node: str, old: NodeContent, now: NodeContent, known: Ledger, seen: set[str]
+    node: str, old: NodeContent, now: NodeContent, ledger: Ledger, seen: set[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield a node that differs, and how: this one, or else those before it."""
     if node in seen:
@@ -156,17 +158,17 @@ def _node(
         yield node, f"{impl} {_short(node)}: {'; '.join(changes[:2])}{more}"
         return
     if [item[:2] for item in old.upstream] != [item[:2] for item in now.upstream]:
-        names = [", ".join(_short(one[1]) for one in item.upstream) for item in (old, now)]
+        names = [", ".join(_short(entry[1]) for entry in item.upstream) for item in (old, now)]
         yield node, f"{_short(node)}: it reads {names[1]} instead of {names[0]}"
         return
     for (_, ref, was), (_, _, digest) in zip(old.upstream, now.upstream, strict=True):
-        before, after = known.node(was), known.node(digest)
+        before, after = ledger.node(was), ledger.node(digest)
         if was == digest:
             continue
         if before is None or after is None:
             yield ref, _short(ref)
         else:
-            yield from _node(ref, before, after, known, seen)
+            yield from _node(ref, before, after, ledger, seen)
 
 
 def _content(old: JsonObject, now: JsonObject) -> Iterator[str]:
@@ -189,8 +191,8 @@ def _implementation(old: str, now: str) -> Iterator[str]:
         if was == is_now:
             continue
         if kind == "file":
-            what = "is gone" if not is_now else "has changed" if was else "is new"
-            yield f"the file {rest} {what}"
+            change = "is gone" if not is_now else "has changed" if was else "is new"
+            yield f"the file {rest} {change}"
         elif not was or not is_now:
             yield f"{module}: {'new' if is_now else 'gone'}"
         elif kind == "import" and not _DIGEST.fullmatch(is_now):
@@ -218,8 +220,8 @@ def _differences(path: str, old: object, now: object) -> Iterator[str]:
         if old.keys() == now.keys() and list(old) != list(now):
             yield f"{path}: the order of keys has changed"
     elif isinstance(old, list) and isinstance(now, list) and len(old) == len(now):
-        for number, (one, other) in enumerate(zip(old, now, strict=True)):
-            yield from _differences(f"{path}[{_name_of(other, number)!r}]", one, other)
+        for number, (was, new) in enumerate(zip(old, now, strict=True)):
+            yield from _differences(f"{path}[{_name_of(new, number)!r}]", was, new)
     elif names := _came_and_went(_names(old), _names(now)):
         yield f"{path}: {names}"
     elif old != now:
@@ -251,11 +253,11 @@ def _value(value: object) -> str:
 
 def _who_sees(rule: Rule, job: Job) -> dict[Sight, str]:
     """Return of each sight the first node of a job that has it."""
-    known = rule.nodes.get(job.signed_as, {})
+    nodes = rule.nodes.get(job.signed_as, {})
     return {
-        sight: next(_short(node) for node in job.nodes if sight in known[node].sees)
+        sight: next(_short(node) for node in job.nodes if sight in nodes[node].sees)
         for sight in SIGHTS
-        if any(sight in known[node].sees for node in job.nodes)
+        if any(sight in nodes[node].sees for node in job.nodes)
     }
 
 
@@ -263,7 +265,7 @@ def _origin(
     old: OriginFacts | None,
     now: OriginFacts | None,
     job: Job,
-    known: Ledger,
+    ledger: Ledger,
     who: Mapping[Sight, str],
 ) -> Iterator[str]:
     if not old or not now:
@@ -274,7 +276,7 @@ def _origin(
         yield f"its entries are {_entries(now['entries'])} instead of {_entries(old['entries'])}"
     contexts = job.origin.contexts if job.origin else {}
     if old["context"] != now["context"]:
-        was, new = known.context(old["context"]), contexts.get(now["context"])
+        was, new = ledger.context(old["context"]), contexts.get(now["context"])
         shown = "; ".join(_changes(was, new))
         yield shown or "the dataset's metadata or the globals have changed"
     if old["branches"] != now["branches"]:
@@ -289,21 +291,21 @@ def _origin(
         elif sight == "run" and old["before"] != now["before"]:
             yield "what runs before the partitions has changed"
         else:
-            what = _datasets(known.context(old["run"]), contexts.get(now["run"]))
-            yield f"{node} depends on the list of datasets: {what}"
+            change = _datasets(ledger.context(old["run"]), contexts.get(now["run"]))
+            yield f"{node} depends on the list of datasets: {change}"
 
 
 def _changes(was: object, new: object) -> list[str]:
     """Return the first two differences of two contexts, if both are known."""
-    found = list(_differences("", was, new)) if was and new else []
-    return [item.lstrip(".") for item in found[:2]]
+    differences = list(_differences("", was, new)) if was and new else []
+    return [item.lstrip(".") for item in differences[:2]]
 
 
 def _datasets(was: YamlMapping | None, new: YamlMapping | None) -> str:
     """Return which datasets came and went, or else how one of them changed."""
     if not was or not new:
         return "changed"
-    changed = _came_and_went(*(one.get("datasets") or () for one in (was, new)))
+    changed = _came_and_went(*(context.get("datasets") or () for context in (was, new)))
     return changed or "; ".join(_changes(was, new)) or "in another order"
 
 

@@ -45,12 +45,12 @@ class JobStore:
     @cached_property
     def superseded(self) -> list[tuple[Path, Record]]:
         """The folders that were archived with their records, the oldest first."""
-        found = []
+        archived = []
         for folder in (self.build / layout.OLD).glob("*"):
             record = read(folder)
             if record is not None:
-                found.append((folder, record))
-        return sorted(found, key=lambda item: float(item[1].get("ended") or 0))
+                archived.append((folder, record))
+        return sorted(archived, key=lambda item: float(item[1].get("ended") or 0))
 
     def latest(self, job: Job) -> Record | None:
         """Return the last record of a job that was archived."""
@@ -111,16 +111,16 @@ class JobStore:
         """
         archived = []
         for folder, record in self.superseded:
-            mine = {name: one for name, one in record["results"].items() if name not in claimed}
+            mine = {name: facts for name, facts in record["results"].items() if name not in claimed}
             archived += _move_results(mine, self.build, folder / _RESULTS)
         return archived
 
     def results_are_valid(self, record: Record) -> bool:
         """Whether the files that a job made for the user are still as it left them."""
-        for name, known in record["results"].items():
+        for name, facts in record["results"].items():
             path = self.build / name
             with contextlib.suppress(OSError):
-                if path.stat().st_size == known["size"] and files.described(path) == known:
+                if path.stat().st_size == facts["size"] and files.described(path) == facts:
                     continue
             return False
         return True
@@ -129,17 +129,17 @@ class JobStore:
         """Return the files for the user that are gone, or not as long as the job left them."""
         return [
             name
-            for name, known in record["results"].items()
-            if difference(self.build / name, known)
+            for name, facts in record["results"].items()
+            if difference(self.build / name, facts)
         ]
 
     def damage(self, record: Record) -> str | None:
         """Return what was wrong with the results of a job that was archived because of that."""
         kept = self.build / layout.OLD / _archive_name(record)
-        for name, known in record["results"].items():
+        for name, facts in record["results"].items():
             aside = (kept / _EDITED / name).exists()
             place = kept / _EDITED if aside else self.build
-            if how := difference(place / name, known, content=aside):
+            if how := difference(place / name, facts, content=aside):
                 return said({name: how})
         return None
 
@@ -152,10 +152,10 @@ class JobStore:
     @cached_property
     def _archived(self) -> dict[str, list[str]]:
         """The names of archived folders by their signature."""
-        found: dict[str, list[str]] = {}
+        by_signature: dict[str, list[str]] = {}
         for path in (self.build / layout.OLD).glob("*"):
-            found.setdefault(path.name.partition("-")[0], []).append(path.name)
-        return found
+            by_signature.setdefault(path.name.partition("-")[0], []).append(path.name)
+        return by_signature
 
     def _forget(self) -> None:
         for name in ("superseded", "_latest"):
@@ -165,9 +165,9 @@ class JobStore:
 def _move_results(results: Mapping[str, FileFacts], source: Path, goal: Path) -> list[str]:
     """Move a job's files for the user, those that are as it left them; return their names."""
     moved = []
-    for name, known in results.items():
+    for name, facts in results.items():
         path = source / name
-        if (goal / name).exists() or not path.is_file() or files.described(path) != known:
+        if (goal / name).exists() or not path.is_file() or files.described(path) != facts:
             continue
         (goal / name).parent.mkdir(parents=True, exist_ok=True)
         path.rename(goal / name)

@@ -46,7 +46,9 @@ def to_leave_out(error: JobsFailed, translation: Translation, limit: Limit) -> d
     wanted = _places(translation)
     for item in translation.variations:
         for dataset in dict.fromkeys(partition.dataset for partition in item.partitions):
-            parts = [one.part for one in item.partitions if one.dataset == dataset]
+            parts = [
+                partition.part for partition in item.partitions if partition.dataset == dataset
+            ]
             parts = [part for part in parts if (dataset, part) in wanted]
             if all((dataset, part) in missing for part in parts):
                 varied = f" of variation {item.name!r}" if item.name else ""
@@ -71,10 +73,10 @@ def last_word(translation: Translation, limit: Limit) -> str:
     """Return what a run must say last if its results lack partitions: which, and why."""
     without = translation.settings.without
     lacking = {
-        (one.dataset, one.file, one.start, one.stop): one
+        (partition.dataset, partition.file, partition.start, partition.stop): partition
         for item in translation.variations
-        for one in item.partitions
-        if (one.dataset, one.part) in without
+        for partition in item.partitions
+        if (partition.dataset, partition.part) in without
     }
     total, sample = len(_places(translation)), translation.sample
     return "\n".join(
@@ -118,7 +120,7 @@ def _without_record(translation: Translation) -> set[Place]:
 
 def _with_their_bundles(failed: Iterable[Place], translation: Translation) -> set[Place]:
     """Return failed partitions, and those that wait for them in a bundle: these run next time."""
-    found = set(failed)
+    places = set(failed)
     bundles = [
         {
             (job.partition.dataset, job.partition.part)
@@ -128,12 +130,16 @@ def _with_their_bundles(failed: Iterable[Place], translation: Translation) -> se
         for rule in translation.rules
         for bundle in rule.bundles.values()
     ]
-    while more := {place for one in bundles if one & found for place in one} - found:
-        found |= more
-    return found
+    while more := {place for bundle in bundles if bundle & places for place in bundle} - places:
+        places |= more
+    return places
 
 
 def _places(translation: Translation) -> set[Place]:
     """Return the partitions of a run, or of the sample that is wanted of it."""
-    every = {(one.dataset, one.part) for item in translation.variations for one in item.partitions}
+    every = {
+        (partition.dataset, partition.part)
+        for item in translation.variations
+        for partition in item.partitions
+    }
     return every - translation.sample.left_out if translation.sample else every

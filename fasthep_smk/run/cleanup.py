@@ -35,19 +35,19 @@ def after_run(build: Path, keep: Keep, *, shown: Path) -> str:
     user calls it.
     """
     jobs = read_jobs(build)
-    found = survey(build, jobs)
-    parts = after_success(found, keep, archived(found))
+    disk = survey(build, jobs)
+    parts = after_success(disk, keep, archived(disk))
     freed = sum((amount for _, amount in freed_amounts(parts)), Amount())
     if parts:
         delete(build, parts)
-        found = survey(build, jobs)
-    usage = {kind: amount.size for kind, amount in found.usage.items() if amount.size}
+        disk = survey(build, jobs)
+    usage = {kind: amount.size for kind, amount in disk.usage.items() if amount.size}
     kinds = ("results", "event streams", "other products", "superseded results", "environments")
     most = ", ".join(f"{kind} {about_bytes(usage[kind])}" for kind in kinds if kind in usage)
-    text = f"disk: {about_bytes(found.total.size)} in {shown}"
+    text = f"disk: {about_bytes(disk.total.size)} in {shown}"
     text += f" ({most})" if most else ""
     text += f"; freed {about_bytes(freed.size)}" if freed.files else ""
-    left = sum((amount.size for _, amount in freed_amounts(cleanable(found))), 0)
+    left = sum((amount.size for _, amount in freed_amounts(cleanable(disk))), 0)
     if left:
         where = [] if shown == Path("build") else [shown]
         text += f"; {shell(['fasthep-smk', 'clean', *where])} frees {about_bytes(left)}"
@@ -65,7 +65,7 @@ def delete(build: Path, parts: Iterable[Freeable]) -> list[Finding]:
         except OSError as error:
             problem = f"cannot be deleted: {error.strerror or error}"
             problems.append(Finding(problem=problem, file=str(build / file.path)))
-    for root in (one for one in touched if is_reached(build, one)):
+    for root in (top for top in touched if is_reached(build, top)):
         for folder, _, _ in os.walk(build / root, topdown=False):
             with contextlib.suppress(OSError):  # it is not empty, or a link to another disk
                 Path(folder).rmdir()

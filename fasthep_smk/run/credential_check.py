@@ -49,22 +49,24 @@ def check(
         return [*_stays_here(placement), *found_in_passing(variations, now=now)]
     longest = _longest(rules, placement, valid)
     until = now + (_SOON if longest is None else longest)
-    found = look(one.kind for one in placement.credentials)
+    credentials = look(requirement.kind for requirement in placement.credentials)
     wrong = [
         problem
-        for one in placement.credentials
-        for problem in problems(one, found.get(one.kind), now=now, until=until)
+        for requirement in placement.credentials
+        for problem in problems(
+            requirement, credentials.get(requirement.kind), now=now, until=until
+        )
     ]
     only_said = allow_expiring or longest is None
-    refused = [one for one in wrong if not (one.early and only_said)]
-    findings = [_finding(one, longest) for one in refused]
+    refused = [problem for problem in wrong if not (problem.early and only_said)]
+    findings = [_finding(problem, longest) for problem in refused]
     system = placement.site.system
-    findings += _out_of_reach(placement.credentials, found, system)
+    findings += _out_of_reach(placement.credentials, credentials, system)
     if findings:
         raise Findings(findings)
-    warnings = [*_stays_here(placement), *(_warning(one) for one in wrong)]
+    warnings = [*_stays_here(placement), *(_warning(problem) for problem in wrong)]
     if system != "local" and not placement.transfers:
-        warnings += _not_shared(found.values())
+        warnings += _not_shared(credentials.values())
     return warnings
 
 
@@ -78,15 +80,19 @@ def _longest(rules: Iterable[Rule], placement: Placement, valid: frozenset[str])
         for rule in rules
         if any(job.folder not in valid for job in rule.jobs.values())
     ]
-    known = [limit for limit in limits if limit is not None]
-    return max(known, default=None if limits else 0.0)
+    seconds = [limit for limit in limits if limit is not None]
+    return max(seconds, default=None if limits else 0.0)
 
 
 def findings_now(required: Iterable[Requirement]) -> list[Finding]:
     """Return what is wrong now with the credentials that are required."""
     required, now = list(required), time.time()
-    found = look(one.kind for one in required)
-    wrong = [item for one in required for item in problems(one, found.get(one.kind), now=now)]
+    credentials = look(requirement.kind for requirement in required)
+    wrong = [
+        item
+        for requirement in required
+        for item in problems(requirement, credentials.get(requirement.kind), now=now)
+    ]
     return [_finding(item) for item in wrong]
 
 
@@ -100,8 +106,8 @@ def found_in_passing(
     if not reads_remote(variations):
         return []
     warnings = []
-    for kind, one in looked().items():
-        for problem in problems(Requirement(kind), one, now=now):
+    for kind, credential in looked().items():
+        for problem in problems(Requirement(kind), credential, now=now):
             shown = f"{problem.what} ({problem.found}), and some input files are remote"
             warnings.append(f"{shown}: {problem.fix}")
     return warnings
@@ -128,28 +134,33 @@ def _warning(problem: CredentialProblem) -> str:
 
 
 def _out_of_reach(
-    required: Iterable[Requirement], found: Mapping[CredentialKind, Credential], system: str
+    required: Iterable[Requirement], credentials: Mapping[CredentialKind, Credential], system: str
 ) -> Iterable[Finding]:
     """Yield a token in a variable, where jobs run elsewhere: they would not get it.
 
     A batch system would keep it, readable by others, in the records of its jobs.
     """
-    for one in required:
-        known = found.get(one.kind)
-        if system != "local" and one.kind == "token" and known is not None and known.path is None:
+    for requirement in required:
+        credential = credentials.get(requirement.kind)
+        if (
+            system != "local"
+            and requirement.kind == "token"
+            and credential is not None
+            and credential.path is None
+        ):
             yield Finding(
-                file=one.file or None,
-                key=one.key or None,
+                file=requirement.file or None,
+                key=requirement.key or None,
                 problem=f"the bearer token does not reach the jobs of {system}",
                 value=f"in the variable {tokens.VARIABLE}, which is not passed to a batch system",
                 expected="a token in a file that the workers see",
-                hint=renewal(one, known),
+                hint=renewal(requirement, credential),
             )
 
 
 def _stays_here(placement: Placement) -> Iterable[str]:
     """Yield that a token in a variable, which no stage requires, is not handed over."""
-    required = any(one.kind == "token" for one in placement.credentials)
+    required = any(requirement.kind == "token" for requirement in placement.credentials)
     if placement.site.system != "local" and os.environ.get(tokens.VARIABLE) and not required:
         yield (
             f"{tokens.VARIABLE} is not handed to {placement.site.system}, which would keep it in "
@@ -158,13 +169,13 @@ def _stays_here(placement: Placement) -> Iterable[str]:
         )
 
 
-def _not_shared(found: Iterable[Credential]) -> Iterable[str]:
-    for one in found:
-        path = Path(os.path.realpath(one.path)) if one.path is not None else None
+def _not_shared(credentials: Iterable[Credential]) -> Iterable[str]:
+    for credential in credentials:
+        path = Path(os.path.realpath(credential.path)) if credential.path is not None else None
         if path is not None and any(path.is_relative_to(folder) for folder in _NOT_SHARED):
             variable = {"x509": "X509_USER_PROXY", "token": tokens.FILE_VARIABLE}
-            name = variable.get(one.kind, "KRB5CCNAME")
+            name = variable.get(credential.kind, "KRB5CCNAME")
             yield (
-                f"the {one.name} is in {one.path}, which workers on other machines do not see: "
-                f"put it where they do, and name it by {name}"
+                f"the {credential.name} is in {credential.path}, which workers on other machines "
+                f"do not see: put it where they do, and name it by {name}"
             )

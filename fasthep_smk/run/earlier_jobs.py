@@ -56,37 +56,41 @@ def settle(placed: Placed, *, cancel: bool = False) -> list[str]:
     noted = batch_jobs.read(build)
     if not noted:
         return []
-    found = find(build, patience=_ARRIVAL)
-    if found is None:
-        said = _unanswered(noted, "an earlier run")
+    remaining = find(build, patience=_ARRIVAL)
+    if remaining is None:
+        text = _unanswered(noted, "an earlier run")
         if not cancel:
-            raise RunFailed(f"{said}\nor go on without them: add --cancel")
+            raise RunFailed(f"{text}\nor go on without them: add --cancel")
         batch_jobs.replace(build, [])
-        return [said]
-    unwanted = {left.job.token: "" for left in found} if cancel else _unwanted(found, placed)
-    drop = [left for left in found if left.job.token in unwanted]
-    keep = [left for left in found if left.job.token not in unwanted]
+        return [text]
+    unwanted = (
+        {left.job.token: "" for left in remaining} if cancel else _unwanted(remaining, placed)
+    )
+    drop = [left for left in remaining if left.job.token in unwanted]
+    keep = [left for left in remaining if left.job.token not in unwanted]
     lines = [_goes_on(keep)] if keep else []
     if drop:
         still = _cancel(build, drop, _END)
-        batch_jobs.replace(build, [*(one.job for one in keep), *map(_given_up, still)])
+        batch_jobs.replace(build, [*(left.job for left in keep), *map(_given_up, still)])
         if still:
-            said = f"{_counted(still)} of an earlier run {_were(still)} cancelled, but still there"
-            said += f" after {_END:.0f} s: {_ids(still)}"
+            text = f"{_counted(still)} of an earlier run {_were(still)} cancelled, but still there"
+            text += f" after {_END:.0f} s: {_ids(still)}"
             if not cancel:
-                raise RunFailed(f"{said}\nrun again later, or add --cancel to continue now")
-            lines.append(said)
-        gone = [one for one in drop if one not in still and one.queued.state != "ending"]
-        for some in (_own(gone), _pilots(gone)):
-            why = "; ".join(dict.fromkeys(filter(None, (unwanted[one.job.token] for one in some))))
-            if some:
-                said = f"{_counted(some)} of an earlier run cancelled"
-                lines.append(f"{said}: {why}" if why else said)
+                raise RunFailed(f"{text}\nrun again later, or add --cancel to continue now")
+            lines.append(text)
+        gone = [left for left in drop if left not in still and left.queued.state != "ending"]
+        for jobs in (_own(gone), _pilots(gone)):
+            why = "; ".join(
+                dict.fromkeys(filter(None, (unwanted[left.job.token] for left in jobs)))
+            )
+            if jobs:
+                text = f"{_counted(jobs)} of an earlier run cancelled"
+                lines.append(f"{text}: {why}" if why else text)
     batch_jobs.replace(build, [left.job for left in keep])
     return lines
 
 
-def _unwanted(found: Iterable[Left], placed: Placed) -> dict[str, str]:
+def _unwanted(remaining: Iterable[Left], placed: Placed) -> dict[str, str]:
     """Return by their tokens the jobs that this run would not submit just so, and why."""
     signatures = _signatures(placed)
     asked = placed.placement.submitted_as()
@@ -95,7 +99,7 @@ def _unwanted(found: Iterable[Left], placed: Placed) -> dict[str, str]:
     system = placed.placement.site.system
     unwanted: dict[str, str] = {}
     latest: dict[str, str] = {}
-    for job, queued in ((left.job, left.queued) for left in found):
+    for job, queued in ((left.job, left.queued) for left in remaining):
         if queued.state == "ending":  # it has ended, or was cancelled
             unwanted[job.token] = ""
         elif job.pilot:
@@ -121,13 +125,13 @@ def _signatures(placed: Placed) -> dict[str, str]:
     """Return what each job, or bundle of jobs, is to compute, by what Snakemake waits for."""
     from fasthep_smk.translate.bundles import signature_of  # imports much
 
-    found: dict[str, str] = {}
+    signatures: dict[str, str] = {}
     for rule in placed.rules:
         for bundle in rule.bundles.values():
-            found[bundle.marker] = signature_of(rule, bundle)
+            signatures[bundle.marker] = signature_of(rule, bundle)
         for job in () if rule.bundles else rule.jobs.values():
-            found[f"{job.folder}/{layout.RECORD}"] = job.signature
-    return found
+            signatures[f"{job.folder}/{layout.RECORD}"] = job.signature
+    return signatures
 
 
 def drop_done(build: Path) -> None:
@@ -137,15 +141,15 @@ def drop_done(build: Path) -> None:
         RunFailed: the batch system does not end them.
     """
     noted = batch_jobs.read(build)
-    done = {one.token for one in noted if one.record and (build / one.record).exists()}
+    done = {job.token for job in noted if job.record and (build / job.record).exists()}
     if done:
-        found = find(build, patience=_ARRIVAL)
-        if found is None:
+        remaining = find(build, patience=_ARRIVAL)
+        if remaining is None:
             raise RunFailed(_unanswered(noted, "an earlier run"))
-        drop = [left for left in found if left.job.token in done]
+        drop = [left for left in remaining if left.job.token in done]
         still = _cancel(build, drop, _END) if drop else []
         batch_jobs.replace(
-            build, [*(one for one in noted if one.token not in done), *map(_given_up, still)]
+            build, [*(job for job in noted if job.token not in done), *map(_given_up, still)]
         )
         await_end(build)
 
@@ -156,7 +160,7 @@ def await_end(build: Path) -> None:
     Raises:
         RunFailed: they do not end: what is submitted now would run beside them.
     """
-    left = until(lambda: _left(build), seconds=_END, pause=_PAUSE, enough=lambda found: found == [])
+    left = until(lambda: _left(build), seconds=_END, pause=_PAUSE, enough=lambda jobs: jobs == [])
     if left is None:
         raise RunFailed(_unanswered(batch_jobs.read(build), "an earlier run"))
     if left:
@@ -168,10 +172,10 @@ def await_end(build: Path) -> None:
 
 def _left(build: Path) -> list[Left] | None:
     """Return the jobs in the queue that were given up; ``None`` if a system does not answer."""
-    if all(one.signature for one in batch_jobs.read(build)):
+    if all(job.signature for job in batch_jobs.read(build)):
         return []
-    found = find(build)
-    return None if found is None else [one for one in found if not one.job.signature]
+    remaining = find(build)
+    return None if remaining is None else [left for left in remaining if not left.job.signature]
 
 
 def take_back(build: Path) -> str | None:
@@ -180,12 +184,12 @@ def take_back(build: Path) -> str | None:
     Returns a word for the user if the batch system does not answer.
     """
     noted = batch_jobs.read(build)
-    found = find(build, patience=_SHORT) if noted else []
-    still = [Left(one, _nowhere(one)) for one in noted] if found is None else found
-    if found:
-        still = _cancel(build, found, _SHORT)
+    remaining = find(build, patience=_SHORT) if noted else []
+    still = [Left(job, _nowhere(job)) for job in noted] if remaining is None else remaining
+    if remaining:
+        still = _cancel(build, remaining, _SHORT)
     batch_jobs.replace(build, map(_given_up, still))
-    return _unanswered(noted, "this run") if found is None else None
+    return _unanswered(noted, "this run") if remaining is None else None
 
 
 def cancel_all(build: Path) -> list[str]:
@@ -195,21 +199,21 @@ def cancel_all(build: Path) -> list[str]:
         RunFailed: the batch system does not answer.
     """
     noted = batch_jobs.read(build)
-    found = find(build, patience=_ARRIVAL) if noted else []
-    if found is None:
+    remaining = find(build, patience=_ARRIVAL) if noted else []
+    if remaining is None:
         raise RunFailed(_unanswered(noted, "an earlier run"))
-    still = _cancel(build, found, _END) if found else []
+    still = _cancel(build, remaining, _END) if remaining else []
     batch_jobs.replace(build, map(_given_up, still))
-    lines = [f"{_counted(found)} cancelled"] if found else []
+    lines = [f"{_counted(remaining)} cancelled"] if remaining else []
     return [*lines, *([f"still in the queue after {_END:.0f} s: {_ids(still)}"] if still else [])]
 
 
 def stay(build: Path) -> str | None:
     """Return what to say of jobs that go on when Snakemake was killed."""
     noted = batch_jobs.read(build)
-    own = sum(not one.pilot for one in noted)
+    own = sum(not job.pilot for job in noted)
     lines = []
-    if own and not all(sites.lists_jobs(one.system) for one in noted):
+    if own and not all(sites.lists_jobs(job.system) for job in noted):
         lines.append(_unanswered(noted, "this run"))
     elif own:
         lines.append(
@@ -245,7 +249,7 @@ def _systems(jobs: Iterable[Left]) -> list[str]:
 
 def _is_among(left: Left, queued: Iterable[Queued] | None) -> bool:
     """Whether a job is in the queue, as far as is known."""
-    return queued is None or left.queued.batch_id in {one.batch_id for one in queued}
+    return queued is None or left.queued.batch_id in {job.batch_id for job in queued}
 
 
 def _given_up(left: Left) -> BatchJob:
@@ -267,8 +271,8 @@ def _goes_on(jobs: Collection[Left]) -> str:
 
 def _unanswered(noted: Iterable[BatchJob], whose: str) -> str:
     texts = []
-    for system in dict.fromkeys(one.system for one in noted):
-        ids = [one.batch_id for one in noted if one.system == system and one.batch_id]
+    for system in dict.fromkeys(job.system for job in noted):
+        ids = [job.batch_id for job in noted if job.system == system and job.batch_id]
         if sites.lists_jobs(system):
             command = shell(sites.system(system).cancel(ids))
             texts.append(
@@ -298,9 +302,9 @@ def _pilots(jobs: Iterable[Left]) -> list[Left]:
 def _counted(jobs: Collection[Left]) -> str:
     """Return how many jobs these are, and how many pilots."""
     own, pilots = len(_own(jobs)), len(_pilots(jobs))
-    found = [_jobs(own)] if own else []
-    found += [f"{pilots} pilot{'s' if pilots != 1 else ''}"] if pilots else []
-    return " and ".join(found)
+    counts = [_jobs(own)] if own else []
+    counts += [f"{pilots} pilot{'s' if pilots != 1 else ''}"] if pilots else []
+    return " and ".join(counts)
 
 
 def _jobs(count: int) -> str:

@@ -89,7 +89,9 @@ class Engine:
             reasons=lambda progress: stalled.reasons(progress, placement),
             patience=settings.waiting or placement.site.waiting,
             keep_logs=placement.site.keep_logs,
-            plots=any(plan_files.draws(one.graph.plan) for one in translation.variations),
+            plots=any(
+                plan_files.draws(variation.graph.plan) for variation in translation.variations
+            ),
             held=held,
             prestarted=prestarted,
             screen=screen,
@@ -119,7 +121,7 @@ class Engine:
         )
         if not here:
             earlier_jobs.await_end(written.build)
-        failures.forget(written.build, {one.batch_id for one in batch_jobs.read(written.build)})
+        failures.forget(written.build, {job.batch_id for job in batch_jobs.read(written.build)})
         name = str(written.build.resolve())
         screen = self.screen or display.screen(self.output, self.facts, quiet=settings.quiet)
         well = killed = False
@@ -203,8 +205,8 @@ class Engine:
 def _said_of(build: Path, fate: Callable[[str], str | None], log: str) -> str:
     """Return what the job of a log says of its failure, or the batch system of a killed one."""
     place = layout.place_of_log(log)
-    found = failures.earlier(build, *place, fate) if place else []
-    return found[-1]["problem"] if found else ""
+    attempts = failures.earlier(build, *place, fate) if place else []
+    return attempts[-1]["problem"] if attempts else ""
 
 
 def _private(path: Path) -> BinaryIO:
@@ -304,14 +306,14 @@ def _follow(
 
 def _let_jobs_end(folder: Path, reader: Reader, *, until: Callable[[], bool]) -> None:
     """Wait for jobs that go on although Snakemake has ended: what they finish counts."""
-    told = False
+    announced = False
     while not until() and (
         left := [note for note in failures.read_all(folder) if failures.lives(note)]
     ):
-        if not told:
+        if not announced:
             jobs = "a job" if len(left) == 1 else f"{len(left)} jobs"
             reader.say(f"Snakemake has ended: waiting for {jobs} under way")
-        told = True
+        announced = True
         time.sleep(0.2)
 
 

@@ -30,12 +30,12 @@ def seconds_left(
     In the place of those that have ``ended`` just now, others are about to run.
     """
     under_way = list(running)
-    done = sum(one.done for one in rules.values())
+    done = sum(pace.done for pace in rules.values())
     if done < _JOBS or not under_way:
         return None
-    common = sum(one.seconds for one in rules.values()) / done
-    mean = {rule: one.seconds / one.done if one.done else common for rule, one in rules.items()}
-    work = sum(mean[rule] * one.waiting for rule, one in rules.items())
+    common = sum(pace.seconds for pace in rules.values()) / done
+    mean = {rule: pace.seconds / pace.done if pace.done else common for rule, pace in rules.items()}
+    work = sum(mean[rule] * pace.waiting for rule, pace in rules.items())
     work += sum(max(mean[rule] - ran, _LEAST_LEFT * mean[rule]) for rule, ran in under_way)
-    waiting = sum(one.waiting for one in rules.values())
+    waiting = sum(pace.waiting for pace in rules.values())
     return work / (len(under_way) + min(ended, waiting))

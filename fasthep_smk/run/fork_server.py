@@ -94,16 +94,16 @@ class ForkServer:
         """Return why jobs have started cold until now."""
         if self._process is None:
             return [str(self.why_cold)]
-        told: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         errors = ""
         with contextlib.suppress(OSError):
             errors = (self._scratch.path / _ERRORS).read_text(errors="replace")
-            told = Counter((self._scratch.path / COLD).read_text(errors="replace").splitlines())
-        found = [f"{number} of them: {why}" for why, number in told.items()]
+            counts = Counter((self._scratch.path / COLD).read_text(errors="replace").splitlines())
+        lines = [f"{number} of them: {why}" for why, number in counts.items()]
         if self._process.poll() is not None:
             last = (errors.splitlines() or [f"status {self._process.returncode}"])[-1]
-            found.append(f"the fork server has ended ({last})")
-        return found
+            lines.append(f"the fork server has ended ({last})")
+        return lines
 
     def end(self) -> None:
         """End it, or let it end with Snakemake."""
@@ -144,8 +144,8 @@ def changed_by_shells() -> str:
     shell = shutil.which("bash") or "sh"
     command = [shell, "-c", "sh -c 'env -0'; true"]
     done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    found = [item.partition(b"=") for item in done.stdout.split(b"\0") if item]
-    return differing(os.environb, {name: value for name, _, value in found})
+    entries = [item.partition(b"=") for item in done.stdout.split(b"\0") if item]
+    return differing(os.environb, {name: value for name, _, value in entries})
 
 
 @contextlib.contextmanager
@@ -202,6 +202,6 @@ def _record(build: Path, benchmark: Path) -> JsonObject:
     )
     for path in places:
         with contextlib.suppress(OSError, ValueError):
-            found = json.loads(path.read_text(encoding="utf-8"))
-            return found if isinstance(found, dict) else {}
+            record = json.loads(path.read_text(encoding="utf-8"))
+            return record if isinstance(record, dict) else {}
     return {}

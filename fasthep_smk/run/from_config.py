@@ -26,9 +26,9 @@ def from_config(config: YamlMapping, *, root: Path, write: bool) -> Written:
     findings = schema.findings_of(dict(config), "snakemake_config", file="", key="config")
     if findings:
         raise Findings(findings)
-    given = {"outdir": "build", **config}
-    paths = {name: Path(str(given[name])) for name in ("workflow", "outdir")}
-    settings = RunSettings(**{**given, **paths})
+    configured = {"outdir": "build", **config}
+    paths = {name: Path(str(configured[name])) for name in ("workflow", "outdir")}
+    settings = RunSettings(**{**configured, **paths})
     build = build_folder(settings.outdir)
     if not write:
         return Written.below(build)

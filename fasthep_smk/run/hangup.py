@@ -27,7 +27,7 @@ def outliving_the_terminal(build: Path) -> Iterator[None]:
     log = build / layout.OUTPUT
     log.unlink(missing_ok=True)
     # A terminal that is gone is none any more.
-    lost = [one for one in (1, 2) if os.isatty(one)]
+    lost = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
     def go_on(_number: int, _frame: object) -> None:
         _speak_to(log, lost)

@@ -45,7 +45,8 @@ class ProgressFacts:
         if self.build is None:
             return 0
         return max(
-            (memory_of(self.build / one) for one in self.bundled.get(folder, (folder,))), default=0
+            (memory_of(self.build / path) for path in self.bundled.get(folder, (folder,))),
+            default=0,
         )
 
 
@@ -99,13 +100,13 @@ def facts(rules: Iterable[Rule], placement: Placement, build: Path | None = None
             if part.events is not None:
                 events[job.folder] = part.events
     for rule in rules:
-        for one in rule.bundles.values():
-            folders = bundled[one.marker] = tuple(rule.jobs[key].folder for key in one.jobs)
+        for bundle in rule.bundles.values():
+            folders = bundled[bundle.marker] = tuple(rule.jobs[key].folder for key in bundle.jobs)
             if folders and folders[0] in reads:
-                reads[one.marker] = reads[folders[0]]
-            known = [events.get(folder) for folder in folders]
-            if None not in known:
-                events[one.marker] = sum(count for count in known if count is not None)
+                reads[bundle.marker] = reads[folders[0]]
+            counts = [events.get(folder) for folder in folders]
+            if None not in counts:
+                events[bundle.marker] = sum(count for count in counts if count is not None)
     return ProgressFacts(pools, events, reads, bundled, build)
 
 
@@ -197,8 +198,8 @@ class Tally:
 
     def now(self, rule: str) -> str:
         """Return a job of a rule that is under way: the folder of the one that started last."""
-        found = [job.folder for job in list(self._started.values()) if job.rule == rule]
-        return found[-1] if found else ""
+        folders = [job.folder for job in list(self._started.values()) if job.rule == rule]
+        return folders[-1] if folders else ""
 
     @property
     def lost(self) -> set[str]:
@@ -230,17 +231,17 @@ class Tally:
             left = (item.bundles or item.total) - done[rule] - item.running - item.failed
             rules[rule] = Pace(done[rule], item.seconds, max(left, 0))
         running = [(job.rule, now - job.time) for job in list(self._started.values())]
-        ended = sum(now - one < _JUST_NOW for one in self._free)
+        ended = sum(now - freed < _JUST_NOW for freed in self._free)
         return seconds_left(rules, running, ended=ended)
 
     def in_short(self, done: int, total: int) -> str:
         """Return how many jobs are done, since when, and how long the rest may take."""
-        said = f"[{done}/{total}] jobs done"
+        progress = f"[{done}/{total}] jobs done"
         if done >= total:
-            return f"{said} in {_clock(self.elapsed)}"
+            return f"{progress} in {_clock(self.elapsed)}"
         if self.is_stopped:
-            return f"{said}, stopped after {_clock(self.elapsed)}"
-        parts = [said, f"{_clock(self.elapsed)} so far"]
+            return f"{progress}, stopped after {_clock(self.elapsed)}"
+        parts = [progress, f"{_clock(self.elapsed)} so far"]
         if (left := self.seconds_left()) is not None:
             parts.append(f"about {_clock(left)} left")
         return ", ".join(parts)

@@ -25,13 +25,13 @@ def clear_after_crash(build: Path, descriptor: int) -> None:
     counts.
     """
     noted = batch_jobs.read(build)
-    known = [one.batch_id for one in noted]
+    ids = [job.batch_id for job in noted]
     if noted:
         from fasthep_smk.storage.queue import find
 
         if (left := find(build)) is not None:
-            known = [one.queued.batch_id for one in left]
-    notes = [note for note in failures.read_all(build) if note.batch_job not in known]
+            ids = [job.queued.batch_id for job in left]
+    notes = [note for note in failures.read_all(build) if note.batch_job not in ids]
     _end(
         lambda: _marked(descriptor) | {note.pid or 0 for note in notes if _is_job(note)},
         signal.SIGTERM,
@@ -39,7 +39,7 @@ def clear_after_crash(build: Path, descriptor: int) -> None:
     )
     for lock in locks_of_snakemake(build):
         lock.unlink(missing_ok=True)
-    if known:
+    if ids:
         return  # they may go on, and are half-way in what they write
     files.discard(build / "smk" / "stage")
     for gone in (build / "smk").glob(".*.gone-*"):
@@ -63,13 +63,13 @@ def end_marked(
 def _end(find: Callable[[], set[int]], *numbers: signal.Signals) -> None:
     """Send the processes that ``find`` finds one signal after the other until none is left."""
     for number in numbers:
-        told: set[int] = set()
+        signalled: set[int] = set()
         end = time.monotonic() + GRACE
         while (left := find()) and time.monotonic() < end:
-            for pid in left - told:
+            for pid in left - signalled:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
-            told |= left
+            signalled |= left
             time.sleep(0.1)
 
 
@@ -84,13 +84,13 @@ def _marked(descriptor: int, noted: str | None = None) -> set[int]:
         values.add(noted)
     if os.environ.get(name) in values:
         return set()  # we are one of them
-    wanted = {f"{name}={one}".encode() for one in values}
-    found: set[int] = set()
+    wanted = {f"{name}={content}".encode() for content in values}
+    pids: set[int] = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             if not wanted.isdisjoint((folder / "environ").read_bytes().split(b"\0")):
-                found.add(int(folder.name))
-    return found
+                pids.add(int(folder.name))
+    return pids
 
 
 def _is_job(note: failures.Failure) -> bool:
@@ -104,8 +104,8 @@ def _is_job(note: failures.Failure) -> bool:
         words = Path(f"/proc/{note.pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
         places = [note.bundle or note.key, note.key]
         mine = [[note.rule, *(place.split("/") if place else [])] for place in places]
-        ends = [words[-1 - len(one) : -1] for one in mine]
+        ends = [words[-1 - len(arguments) : -1] for arguments in mine]
         return any("fasthep_smk.worker" in word for word in words) and any(
-            end == one for end, one in zip(ends, mine, strict=True)
+            end == arguments for end, arguments in zip(ends, mine, strict=True)
         )
     return False

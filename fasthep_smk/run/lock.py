@@ -61,12 +61,12 @@ class Held(SmkError):
     @classmethod
     def by(cls, who: Holder, build: Path, *, by_flock: bool = True) -> Held:
         """Return the error that names a process, its host and since when."""
-        path = shell([build / layout.LOCK])
+        path, cancel = shell([build / layout.LOCK]), shell(["fasthep-smk", "cancel", build])
         return cls(
             f"another run is in progress in {build}\n"
             f"    by       process {who['pid'] or '?'} on {who['host'] or '?'}, "
             f"since {who['since'] or '?'}\n"
-            "    hint     wait for it, stop it, or choose another --outdir"
+            f"    hint     wait for it, stop it ({cancel}), or choose another --outdir"
             + ("" if by_flock else f"; if that is not a run of this folder: rm {path}")
         )
 
@@ -228,10 +228,10 @@ def _starting(lock: Path) -> Iterator[None]:
     """
     claim, before = lock.with_name(f"{lock.name}.start"), lock.parent.stat()
     end = time.monotonic() + 2 * SILENT
-    made = None
-    while made is None:
+    descriptor = None
+    while descriptor is None:
         try:
-            made = os.open(claim, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(claim, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         except FileExistsError:
             if note_of(claim).is_orphan or time.monotonic() > end:
                 claim.unlink(missing_ok=True)
@@ -239,13 +239,13 @@ def _starting(lock: Path) -> Iterator[None]:
         except OSError:
             break  # the disk is full
     try:
-        if made is not None:
+        if descriptor is not None:
             with contextlib.suppress(OSError):
-                _write(made, state="running")
-            os.close(made)
+                _write(descriptor, state="running")
+            os.close(descriptor)
         yield
     finally:
-        if made is not None:
+        if descriptor is not None:
             claim.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # whoever is refused leaves no trace
                 os.utime(lock.parent, ns=(before.st_atime_ns, before.st_mtime_ns))

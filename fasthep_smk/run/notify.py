@@ -100,5 +100,5 @@ def _run(command: str, variables: dict[str, str], output: IO[bytes]) -> str:
         return ""
     output.seek(0)
     lines = masked(output.read(10_000).decode(errors="replace")).strip().splitlines()
-    said = f": {printable(lines[-1])[:_WIDTH]}" if lines else ""
-    return f"ended with status {status}{said}"
+    last = f": {printable(lines[-1])[:_WIDTH]}" if lines else ""
+    return f"ended with status {status}{last}"

@@ -193,11 +193,11 @@ def _refuse_silent(translation: Translation) -> None:
             datasets.setdefault(job.dataset or "", {}).update(dict.fromkeys(job.files))
     settings = translation.settings
     goes_on = settings.keep_going or settings.accept_missing is not None
-    found = server_findings(datasets, translation.inputs, translation.shown)
+    findings = server_findings(datasets, translation.inputs, translation.shown)
     if goes_on or translation.placement.site.system != "local":
-        warn(f"{one.problem} ({one.value})" for one in found)
-    elif found:
-        raise Findings(found)
+        warn(f"{finding.problem} ({finding.value})" for finding in findings)
+    elif findings:
+        raise Findings(findings)
 
 
 def look_at_site(translation: Translation) -> None:
@@ -254,11 +254,11 @@ def up_to(
         Findings: everything that one of the steps has found to be wrong.
         RunFailed: as ``run``.
     """
-    made: Any = given
+    state: Any = given
     first = 0 if after is None else STEPS.index(after) + 1
     for step in STEPS[first : STEPS.index(last) + 1]:
-        made = step(made)
-    return made  # type: ignore[no-any-return]
+        state = step(state)
+    return state  # type: ignore[no-any-return]
 
 
 def accepted(placed: Placed) -> Translation:

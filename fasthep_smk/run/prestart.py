@@ -34,8 +34,8 @@ def environment(build: Path, held: int | None, system: str = "local") -> dict[st
             plain[name] = str(Path(plain[name].strip()).absolute())
     if not _has_cache():
         plain["XDG_CACHE_HOME"] = str(build / ".snakemake" / "cache")
-    found = plain | ({} if held is None else mark(held))
-    return found if system == "local" else without_secrets(found)
+    variables = plain | ({} if held is None else mark(held))
+    return variables if system == "local" else without_secrets(variables)
 
 
 def _has_cache() -> bool:
@@ -130,18 +130,20 @@ def is_likely_idle(workflow: Path, build: Path) -> bool:
     with contextlib.suppress(OSError):  # the run says so, if it matters
         ended = _times((build / layout.WORK / "finish").rglob(layout.RECORD))
         folders = {workflow.parent, Path()}
-        known = [one for folder in folders for one in folder.glob("*.*") if one.suffix in _SOURCES]
-        return bool(ended) and max(_times((workflow, *known)), default=0.0) < min(ended)
+        sources = [
+            file for folder in folders for file in folder.glob("*.*") if file.suffix in _SOURCES
+        ]
+        return bool(ended) and max(_times((workflow, *sources)), default=0.0) < min(ended)
     return False
 
 
 def _times(paths: Iterable[Path]) -> list[float]:
     """Return when files were modified, without those that cannot be looked at."""
-    found = []
+    times = []
     for path in paths:
         with contextlib.suppress(OSError):
-            found.append(path.stat().st_mtime)
-    return found
+            times.append(path.stat().st_mtime)
+    return times
 
 
 #: What a workflow is made of.

@@ -60,10 +60,10 @@ def run_to_the_end(
             if not changes:
                 return done, translation
             several = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
-            said = f"changed during the run: {changes[0]}{several}"
+            text = f"changed during the run: {changes[0]}{several}"
             if rounds_left <= 0:
-                raise RunFailed(f"{said}\nit keeps changing: run again when it no longer does")
-            print(f"{said}: what depends on it runs again", file=output)
+                raise RunFailed(f"{text}\nit keeps changing: run again when it no longer does")
+            print(f"{text}: what depends on it runs again", file=output)
             without = translation.settings.without
         except JobsFailed as error:
             from fasthep_smk.run import accept_missing
@@ -105,11 +105,11 @@ def _changes(translation: Translation) -> list[str]:
     """Return which files are not what they were when the run was planned."""
     build, root = translation.build, translation.root
     named = translation.named.knowing(written(build, root))  # with what jobs of this run have made
-    found = translation.inputs.changed()
+    changes = translation.inputs.changed()
     for graph in (item.graph for item in translation.variations):
         read: list[tuple[str, str | None]] = [(path, None) for path in graph.sources]
         read += [(path, node.impl) for node in graph.nodes.values() for path in node.sources]
-        found += [
+        changes += [
             path
             for path, by in sorted(set(read), key=str)
             if named.identity_now(path) != graph.identity_of(path)
@@ -120,5 +120,5 @@ def _changes(translation: Translation) -> list[str]:
     for job in translation.rules[-1].jobs.values():
         record = store.read(build / job.folder)
         change = checks.change(record) if record is not None else None
-        found += [change] if change is not None else []
-    return list(dict.fromkeys(found))
+        changes += [change] if change is not None else []
+    return list(dict.fromkeys(changes))

@@ -84,12 +84,12 @@ class Page:
         process = self._process
         assert process is not None
         try:
-            said, _ = process.communicate(b".", _LONGEST)
+            output, _ = process.communicate(b".", _LONGEST)
         except subprocess.TimeoutExpired:  # it was stopped, or its disk hangs
             process.kill()
             return f"its process has not ended after {_LONGEST:.0f} s"
         self._process = None
-        lines = said.decode(errors="replace").split("\n")
+        lines = output.decode(errors="replace").split("\n")
         last = next((line for line in reversed(lines) if line.strip()), "")
         if process.returncode == 0:
             return str(json.loads(last))
@@ -141,8 +141,8 @@ def is_outdated(build: Path) -> bool:
     """Return whether the page is older than the last translation or run, or not there."""
     try:
         written = (build / layout.REPORT).stat().st_mtime
-        known = [build / layout.LAST_RUN, *(build / layout.TASKS).glob("*.json")]
-        times = [path.stat().st_mtime for path in known if path.exists()]
+        paths = [build / layout.LAST_RUN, *(build / layout.TASKS).glob("*.json")]
+        times = [path.stat().st_mtime for path in paths if path.exists()]
     except OSError:
         return True
     return max(times, default=0.0) > written
@@ -166,7 +166,7 @@ def _begun(translation: Translation) -> LastRun:
         "workflow": str(settings.workflow),
         "folder": str(translation.root),
         "digests": dict(translation.digests),
-        "reasons": {rule: dict(found) for rule, found in reasons.items()},
+        "reasons": {rule: dict(counts) for rule, counts in reasons.items()},
         "cores": _cores(translation),
         "limits": {**placement.workers},
     }
@@ -178,16 +178,16 @@ def _cores(translation: Translation) -> int | None:
     here = sites.system(site.system).machine(site)
     if here is None:
         return None
-    known = [one for one in (here.cpus, translation.settings.jobs) if one is not None]
-    return min(known, default=None)
+    limits = [number for number in (here.cpus, translation.settings.jobs) if number is not None]
+    return min(limits, default=None)
 
 
 def _versions() -> dict[str, str]:
-    found = {"Python": platform.python_version()}
+    versions = {"Python": platform.python_version()}
     for name in _PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions
 
 
 def _end(build: Path, run: LastRun, outcome: Outcome, error: BaseException | None = None) -> None:

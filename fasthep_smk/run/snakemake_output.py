@@ -106,7 +106,7 @@ class Reader:
         rules = self.tally.rules
         running = {rule: item.running for rule, item in rules.items() if item.running}
         left = self.tally.total - self.tally.done - sum(running.values())
-        moved = Counter(where for one, where in self._moved.items() if self.tally.is_running(one))
+        moved = Counter(where for job, where in self._moved.items() if self.tally.is_running(job))
         return Progress(running, max(left, 0), self.run, time.monotonic() - self.last, moved)
 
     def stop(self) -> None:
@@ -132,8 +132,8 @@ class Reader:
             self._screen.begin(self.tally)
 
     def _started(self, event: job_events.JobStarted) -> None:
-        found = next(filter(None, map(_FOLDER.match, event.outputs)), None)
-        folder = (found[1] or found[2]) if found else ""
+        match = next(filter(None, map(_FOLDER.match, event.outputs)), None)
+        folder = (match[1] or match[2]) if match else ""
         if folder:
             self.folders.append(folder)
         self.tally.started(event.number, event.rule, folder)
@@ -152,10 +152,10 @@ class Reader:
             self._note(event.number, event.logs[0], event.message)
         log = event.logs[0] if event.logs else ""
         place = " ".join(layout.place_of_log(log))
-        said = shorten(self._why(log), _LONG, placeholder=" ...")
-        if not said and event.message.startswith(REFUSED):
-            said = REFUSED.rstrip(": ")  # the sentence is told once, at the end
-        self.problem(f"failed: {place or event.rule}" + (f": {said}" if said else ""))
+        why = shorten(self._why(log), _LONG, placeholder=" ...")
+        if not why and event.message.startswith(REFUSED):
+            why = REFUSED.rstrip(": ")  # the sentence is told once, at the end
+        self.problem(f"failed: {place or event.rule}" + (f": {why}" if why else ""))
 
     def _retried(self, event: job_events.JobRetried) -> None:
         self.failed_logs.pop(event.number, None)
@@ -180,8 +180,8 @@ class Reader:
     def _went_elsewhere(self, event: job_events.Moved) -> None:
         self._moved |= dict.fromkeys(event.numbers, (event.rule, event.to))
         count = len(event.numbers)
-        one = " ".join(["job", event.rule, *event.places[:1]]).strip()
-        jobs = one if count == 1 else f"{count} jobs of {event.rule}"
+        job = " ".join(["job", event.rule, *event.places[:1]]).strip()
+        jobs = job if count == 1 else f"{count} jobs of {event.rule}"
         waited = f"waited {format_duration(event.waited)} for" if event.waited else "refused by"
         self.say(f"{jobs} {waited} pool {event.pool}: now in pool {event.to}")
 

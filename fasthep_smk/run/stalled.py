@@ -59,7 +59,7 @@ def reasons(progress: Progress, placement: Placement) -> list[str]:
 
 def waiting(queued: Iterable[Queued] | None) -> list[str]:
     """Return how many jobs wait, where, and why, in the batch system's own words."""
-    counts = Counter((one.where, one.reason) for one in queued or () if one.state == "waiting")
+    counts = Counter((job.where, job.reason) for job in queued or () if job.state == "waiting")
     return [
         f"{count} {'job waits' if count == 1 else 'jobs wait'} in {where}: {reason}"
         for (where, reason), count in counts.items()

@@ -7,6 +7,7 @@ import functools
 import itertools
 import os
 import re
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util import disk_full
-from fasthep_smk.util.errors import JobsFailed, RunFailed, SmkError
+from fasthep_smk.util.errors import JobsFailed, RunFailed, SmkError, SnakemakeCrashed
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.processes import in_words
@@ -33,11 +34,19 @@ _SHOWN = 10
 _WITHOUT_A_WORD = "ended without an error message: killed, perhaps because memory ran out"
 #: So many datasets are named.
 _NAMED = 5
+#: What ends a program because of a fault of its own: nobody has killed it.
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 #: How Python's faulthandler begins the stack of the thread that crashed, and a frame of it.
 _CRASHED_IN = "\nCurrent thread "
 _FRAME = re.compile(r"  File .+, line \d+ in ")
 #: So many frames are shown.
 _FRAMES = 8
+#: What to do about a job that ran out of something; and also if it reads a file.
+_MORE = {
+    "memory": "give its pool or stage more memory",
+    "time": "give its pool a longer walltime, or its stage a longer timeout",
+}
+_SMALLER = "; or cut files into smaller pieces, as with --chunk-size 100k"
 
 
 def what_failed(
@@ -56,7 +65,7 @@ def what_failed(
     if status < 0:  # jobs under way have not failed: they have ended with it
         failed = [item for item in failed if item.kind != "killed"]
         if not failed:
-            return RunFailed("\n".join(killed))
+            return (SnakemakeCrashed if -status in _CRASHES else RunFailed)("\n".join(killed))
     noted = {log for item in failed for log in failures.logs_of(item)}
     silent = [
         item
@@ -89,14 +98,14 @@ def what_failed(
     words: dict[str, list[str]] = {}
     for item in silent[: _SHOWN - len(shown)]:
         words.setdefault(heard[item], []).append(item)
-    for said, items in words.items():
-        if said.startswith(REFUSED):
-            shown.append(of_refused(said, items, written.build, system))
+    for sentence, items in words.items():
+        if sentence.startswith(REFUSED):
+            shown.append(of_refused(sentence, items, written.build, system))
             continue
         jobs = "a job" if len(items) == 1 else f"{len(items)} jobs"
         logs = [written.build / item for item in items]
-        found = [f"    log:     {path}" for path in logs if path.exists()]
-        shown.append("\n".join([f"{jobs}: {said}", *found]))
+        lines = [f"    log:     {path}" for path in logs if path.exists()]
+        shown.append("\n".join([f"{jobs}: {sentence}", *lines]))
     more = [f"... and {count - _SHOWN} more, see {log}"]
     text = "\n".join([*killed, title, *shown, *(more if count > _SHOWN else [])])
     if status != 1:  # it was killed itself: what would still have run is unknown
@@ -154,8 +163,9 @@ def message(
         used = f"{most // 1000**2} MB used" if most else "use unknown"
         facts.append(("memory", f"{asked} asked for, {used}"))
     command = shell(["snakemake", "--profile", profile.relative_to(build), "--", failure.record])
+    more = _MORE.get(failure.kind, "")
     facts += [
-        ("fix", failure.fix or ""),
+        ("fix", failure.fix or f"{more}{_SMALLER if more and failure.file else ''}"),
         ("log", str(build / log)),
         ("rerun", f"{shell(['cd', build])} && {command}"),
     ]
@@ -171,8 +181,8 @@ def of_refused(said: str, logs: Sequence[str], build: Path, system: sites.System
     """Return the lines for jobs, by their logs, of which Snakemake was told the same."""
     places = [place for log in sorted(logs) if (place := layout.place_of_log(log))]
     entries = list(_entries(places, build))
-    datasets = list(dict.fromkeys(one.dataset for one in entries if one.dataset))
-    files = [one for one in entries if one.file]
+    datasets = list(dict.fromkeys(entry.dataset for entry in entries if entry.dataset))
+    files = [entry for entry in entries if entry.file]
     jobs = "a job" if len(logs) == 1 else f"{len(logs)} jobs"
     facts = [
         ("dataset", ", ".join(datasets[:_NAMED]) + (", ..." if len(datasets) > _NAMED else "")),
@@ -209,12 +219,12 @@ def _pools(places: Iterable[tuple[str, str]], build: Path) -> list[str]:
 
 def refusal(reader: Reader) -> str:
     """Return why Snakemake did not start: its own line of it if there is one."""
-    found = [line for line in reader.tail if IS_UNUSABLE.match(line)]
-    return "\n    ".join(["Snakemake refuses to start:", *(found or reader.tail)])
+    lines = [line for line in reader.tail if IS_UNUSABLE.match(line)]
+    return "\n    ".join(["Snakemake refuses to start:", *(lines or reader.tail)])
 
 
 def _matches(pattern: re.Pattern[str], lines: Iterable[str]) -> list[str]:
-    return [found[1] for line in lines if (found := pattern.match(line.strip()))]
+    return [match[1] for line in lines if (match := pattern.match(line.strip()))]
 
 
 def _moved_away(paths: list[str]) -> str:
@@ -233,8 +243,8 @@ def _no_space(build: Path, failed: list[failures.Failure]) -> str:
     """Return that the disk is full, and which jobs that has cost."""
     lines = [str(disk_full.finding(build))]
     for item in failed[:3]:
-        what = f"stage {item.stage!r}" if item.stage else f"rule {item.rule}"
-        lines.append(f"    failed:  {what}{f', {item.key}' if item.key else ''}: {item.problem}")
+        name = f"stage {item.stage!r}" if item.stage else f"rule {item.rule}"
+        lines.append(f"    failed:  {name}{f', {item.key}' if item.key else ''}: {item.problem}")
     if len(failed) > 3:
         lines.append(f"    ... and {len(failed) - 3} more")
     return "\n".join(lines)

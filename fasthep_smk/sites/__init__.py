@@ -221,20 +221,20 @@ def system(name: str) -> System:
 @lru_cache
 def _other(name: str) -> Any:
     base = importlib.import_module("fasthep_smk.sites.other").Other
-    found = [*metadata.entry_points(group=GROUP, name=name)]
-    if not found:
+    points = [*metadata.entry_points(group=GROUP, name=name)]
+    if not points:
         return base(name)
     try:
-        made = found[0].load()(name)
+        loaded = points[0].load()(name)
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise UsageError(f"entry point {name!r} of {GROUP!r} cannot be used: {text}") from error
-    if not isinstance(made, base):
+    if not isinstance(loaded, base):
         raise UsageError(
-            f"entry point {name!r} of {GROUP!r} cannot be used: {found[0].value} is not a class "
+            f"entry point {name!r} of {GROUP!r} cannot be used: {points[0].value} is not a class "
             "that is derived from fasthep_smk.sites.other.Other"
         )
-    return made
+    return loaded
 
 
 def notes(name: str) -> list[str]:
@@ -284,13 +284,13 @@ def unknown(name: str) -> str:
 def unsaid(name: str, attempts: Iterable[Attempt]) -> Mapping[str, str]:
     """Return in words what a batch system gives to attempts that do not say what they need."""
     missing = {
-        one
-        for given in attempts
-        for one in ("memory", "disk")
-        if getattr(given.request, one) is None
+        amount
+        for attempt in attempts
+        for amount in ("memory", "disk")
+        if getattr(attempt.request, amount) is None
     }
-    said = batch(name).unsaid() if missing and has_pilots(name) else {}
-    return {one: what for one, what in said.items() if one in missing}
+    defaults = batch(name).unsaid() if missing and has_pilots(name) else {}
+    return {amount: text for amount, text in defaults.items() if amount in missing}
 
 
 def batch(name: str) -> Batch:
@@ -302,8 +302,8 @@ def require_plugin(name: str) -> None:
     """Raise ``UsageError`` if Snakemake lacks the plugin for a system."""
     module = system(name).PLUGIN
     if module is not None and importlib.util.find_spec(module) is None:
-        what = f"'fasthep-smk[{name}]'" if name in SYSTEMS else distribution_of(name)
-        raise UsageError(f"Snakemake's plugin for {name} is not installed: pip install {what}")
+        package = f"'fasthep-smk[{name}]'" if name in SYSTEMS else distribution_of(name)
+        raise UsageError(f"Snakemake's plugin for {name} is not installed: pip install {package}")
 
 
 def common_resources(attempt: Attempt) -> dict[str, int]:
@@ -315,18 +315,18 @@ def common_resources(attempt: Attempt) -> dict[str, int]:
     ``profiles/htcondor``.
     """
     request = attempt.request
-    found: dict[str, int] = {}
+    resources: dict[str, int] = {}
     if request.memory is not None:
-        found["mem_mb"] = units.whole_mb(request.memory)
-        found["htcondor_request_mem_mb"] = units.whole_mib(request.memory)
+        resources["mem_mb"] = units.whole_mb(request.memory)
+        resources["htcondor_request_mem_mb"] = units.whole_mib(request.memory)
     if request.disk is not None:
-        found["disk_mb"] = units.whole_mb(request.disk)
-        found["htcondor_request_disk_mb"] = units.whole_mib(request.disk)
+        resources["disk_mb"] = units.whole_mb(request.disk)
+        resources["htcondor_request_disk_mb"] = units.whole_mib(request.disk)
     if request.walltime is not None:
-        found["runtime"] = units.whole_minutes(request.walltime)
+        resources["runtime"] = units.whole_minutes(request.walltime)
     if request.gpus:
-        found["gpu"] = found["request_gpus"] = request.gpus
-    return found
+        resources["gpu"] = resources["request_gpus"] = request.gpus
+    return resources
 
 
 def too_large(attempts: Iterable[Attempt], here: ResourceRequest) -> Iterable[Finding]:

@@ -61,5 +61,5 @@ def order(
 
 def number(text: str) -> int:
     """Return the number that a word of a command's answer begins with; 0 if it is none."""
-    found = re.match(r"\s*([0-9]{1,15})(?![0-9])", text)
-    return int(found[1]) if found else 0
+    match = re.match(r"\s*([0-9]{1,15})(?![0-9])", text)
+    return int(match[1]) if match else 0

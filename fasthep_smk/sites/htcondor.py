@@ -146,25 +146,25 @@ def resources(attempt: Attempt) -> Mapping[str, object]:
     """Return the plugin's resources: of Snakemake's own it maps the threads only."""
     options = attempt.options.get("htcondor", {})
     request = attempt.request
-    found = {ours: options[key] for key, ours in _RESOURCES.items() if options.get(key)}
-    if not any(options.get(one) for one in _OWN_TIME):
+    terms = {ours: options[key] for key, ours in _RESOURCES.items() if options.get(key)}
+    if not any(options.get(key) for key in _OWN_TIME):
         flavour = queues.chosen(options.get("flavours"), request)
-        found |= {"classad_JobFlavour": flavour} if flavour else {}
-    found["getenv"] = options.get("getenv", _GETENV)
+        terms |= {"classad_JobFlavour": flavour} if flavour else {}
+    terms["getenv"] = options.get("getenv", _GETENV)
     if request.walltime is not None:
-        found["allowed_execute_duration"] = request.walltime
+        terms["allowed_execute_duration"] = request.walltime
     if options.get("max_runtime"):
-        found["classad_MaxRuntime"] = units.parse_duration(options["max_runtime"])
+        terms["classad_MaxRuntime"] = units.parse_duration(options["max_runtime"])
     if limits := options.get("concurrency_limits"):
-        found["classad_ConcurrencyLimits"] = limits if isinstance(limits, str) else ",".join(limits)
+        terms["classad_ConcurrencyLimits"] = limits if isinstance(limits, str) else ",".join(limits)
     # Snakemake in a job answers SIGTERM by finishing its work: a job that was removed or held would
     # run on beside its next attempt.
-    found["htcondor_submit_kill_sig"] = 9
+    terms["htcondor_submit_kill_sig"] = 9
     for name, value in (options.get("classads") or {}).items():
-        found[f"classad_{name}"] = value
+        terms[f"classad_{name}"] = value
     for name, value in (options.get("submit") or {}).items():
-        found[f"{COMMAND}{name.replace('.', '__')}"] = value
-    return found
+        terms[f"{COMMAND}{name.replace('.', '__')}"] = value
+    return terms
 
 
 def machine(_site: Site) -> ResourceRequest | None:
@@ -179,12 +179,12 @@ def slots() -> list[tuple[int, int, int]] | None:
     )
     if text is None:
         return None
-    found = []
+    shapes = []
     for line in text.splitlines():
         values = [number(item) for item in line.split()]
         if len(values) == 3:
-            found.append((values[0], values[1] * 1024**2, values[2]))
-    return found
+            shapes.append((values[0], values[1] * 1024**2, values[2]))
+    return shapes
 
 
 def nodes() -> list[ClusterNode]:
@@ -212,7 +212,7 @@ def longest(attempt: Attempt) -> int | None:
         return units.parse_duration(options["max_runtime"])
     flavours = queues.queues_of(options.get("flavours"))
     if named := options.get("job_flavour"):
-        flavours = [one for one in flavours if one.name == named]
+        flavours = [flavour for flavour in flavours if flavour.name == named]
     return queues.longest(flavours, attempt.request)
 
 
@@ -226,21 +226,21 @@ def most_memory(attempt: Attempt) -> int | None:
     )
     largest = max(fitting, default=None)
     flavours = queues.queues_of(options.get("flavours"))
-    if not flavours or any(options.get(one) for one in _OWN_TIME):
+    if not flavours or any(options.get(key) for key in _OWN_TIME):
         return largest
-    nodes = {} if largest is None else {one.name: largest for one in flavours}
+    nodes = {} if largest is None else {flavour.name: largest for flavour in flavours}
     return queues.most_memory(flavours, request, nodes)
 
 
 def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
     """Yield attempts that no slot can ever run, or whose flavour there is not."""
-    known = slots()
+    shapes = slots()
     for attempt in attempts:
         if wrong := queues.too_large(attempt, "htcondor", "flavours", unless=_OWN_TIME):
             yield wrong
         options = attempt.options.get("htcondor", {})
         if (named := options.get("job_flavour")) and options.get("flavours") == queues.CERN:
-            flavours = [one.name for one in queues.queues_of(queues.CERN)]
+            flavours = [flavour.name for flavour in queues.queues_of(queues.CERN)]
             if named not in flavours:  # HTCondor takes any: such jobs are ended after 20 minutes
                 yield not_among(
                     named,
@@ -249,13 +249,13 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
                     file=None,
                     key=attempt.place("config.htcondor.job_flavour"),
                 )
-        if not known:
+        if not shapes:
             continue
         request = attempt.request
         wanted = (request.cpus, request.memory or 0, request.gpus)
-        if any(all(w <= h for w, h in zip(wanted, slot, strict=True)) for slot in known):
+        if any(all(w <= h for w, h in zip(wanted, slot, strict=True)) for slot in shapes):
             continue
-        most = [max(each) for each in zip(*known, strict=True)]
+        most = [max(each) for each in zip(*shapes, strict=True)]
         names = ("cpus", "memory", "gpus")
         excess = (name for name, w, h in zip(names, wanted, most, strict=True) if w > h)
         yield Finding(
@@ -264,7 +264,7 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
             value=f"cpus {request.cpus}, memory {request.shown('memory')}, gpus {request.gpus}",
             expected="; ".join(
                 f"cpus {cpus}, memory {units.format_bytes(memory)}, gpus {gpus}"
-                for cpus, memory, gpus in sorted(set(known), reverse=True)[:4]
+                for cpus, memory, gpus in sorted(set(shapes), reverse=True)[:4]
             ),
             hint="such a job would wait forever: ask for less",
         )
@@ -284,27 +284,27 @@ def _in_ad(variable: str, pattern: str) -> str | None:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = re.search(pattern, text, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(pattern, text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def slot() -> str | None:
     """Return the slot that this process runs in, from its ClassAd."""
-    found = _in_ad("_CONDOR_MACHINE_AD", r'^Name = "([^"]+)"')
-    return f"slot {found}" if found else None
+    name = _in_ad("_CONDOR_MACHINE_AD", r'^Name = "([^"]+)"')
+    return f"slot {name}" if name else None
 
 
 def draft() -> Draft | None:
     """Return a pool for small slots, one for the most memory and one for GPUs."""
-    known = slots()
-    if not known:
+    shapes = slots()
+    if not shapes:
         return None
-    plain = min(known, key=lambda slot: (slot[2], slot[1]))
-    largest = max(known, key=lambda slot: slot[1])
+    plain = min(shapes, key=lambda slot: (slot[2], slot[1]))
+    largest = max(shapes, key=lambda slot: slot[1])
     profiles: dict[str, object] = {"default": {"resources": _share(plain)}}
     if largest[1] > plain[1]:
         profiles["high_memory"] = {"resources": _share(largest)}
-    with_gpus = [slot for slot in known if slot[2]]
+    with_gpus = [slot for slot in shapes if slot[2]]
     if with_gpus:
         profiles["gpu"] = {"resources": _share(with_gpus[0]) | {"gpus": 1}}
     remarks = ["The slots, how many of each kind:"]
@@ -398,12 +398,12 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
     if any("\n" in f"{key}{value}" for key, value in lines.items()):
         raise NotSubmitted("a setting of its pool has a line break")
     answer = order(["condor_submit", "-terse", "-"], f"{text}queue\n")
-    found = _SUBMITTED.findall(answer.text)
-    if answer.well and found:
-        return str(found[-1])
-    said = answer.problem or "condor_submit gives no number"
-    silent = answer.well or NO_ANSWER.search(said) or "has not answered" in said
-    raise (Unanswered if silent else NotSubmitted)(said)
+    numbers = _SUBMITTED.findall(answer.text)
+    if answer.well and numbers:
+        return str(numbers[-1])
+    problem = answer.problem or "condor_submit gives no number"
+    silent = answer.well or NO_ANSWER.search(problem) or "has not answered" in problem
+    raise (Unanswered if silent else NotSubmitted)(problem)
 
 
 def unsaid() -> Mapping[str, str]:
@@ -411,16 +411,16 @@ def unsaid() -> Mapping[str, str]:
 
     Source: condor_config_val(1), "JOB_DEFAULT_REQUEST..." in HTCondor's manual.
     """
-    found: dict[str, str] = {}
+    defaults: dict[str, str] = {}
     for name, setting in _UNSAID.items():
         value = " ".join((ask(["condor_config_val", setting]) or "").split())
         if not value:
             continue
         most = "only as much as it has used so far: next to nothing at its first start"
         unit = "MB" if name == "memory" else "kB"
-        said = most if _USED.search(value) else f"{value} {unit}"
-        found[name] = f"{said} ({setting}); HTCondor may end a job that takes more"
-    return found
+        text = most if _USED.search(value) else f"{value} {unit}"
+        defaults[name] = f"{text} ({setting}); HTCondor may end a job that takes more"
+    return defaults
 
 
 def cancel(jobs: Iterable[str]) -> Sequence[str]:

@@ -40,11 +40,11 @@ def hold(jobs: Iterable[str]) -> Mapping[str, bool | None]:
         return {}
     reason = "waited too long for its pool: moved to another"
     ask(["condor_hold", "-reason", reason, "-constraint", _that_wait(jobs, _IDLE)])
-    found = _waiting(jobs)
+    states = _waiting(jobs)
     return {
         job: None
-        if found is None or found.get(job) == (_IDLE, True)
-        else found.get(job) == (_HELD, True)
+        if states is None or states.get(job) == (_IDLE, True)
+        else states.get(job) == (_HELD, True)
         for job in jobs
     }
 
@@ -58,9 +58,9 @@ def withdraw(jobs: Iterable[str]) -> Mapping[str, bool | None]:
     if not jobs:
         return {}
     ask(["condor_rm", "-constraint", _that_wait(jobs, _HELD)])
-    found = _waiting(jobs)
+    states = _waiting(jobs)
     gone = {None: True, (_HELD, True): None, (_REMOVED, True): None}
-    return {job: None if found is None else gone.get(found.get(job), False) for job in jobs}
+    return {job: None if states is None else gone.get(states.get(job), False) for job in jobs}
 
 
 def _that_wait(jobs: Iterable[str], status: int) -> str:
@@ -90,21 +90,21 @@ def status(jobs: Iterable[str], folder: Path, since: float = 0.0) -> dict[str, B
     Sources: "Job ClassAd Attributes" in HTCondor's manual; condor_q(1); condor_history(1).
     """
     wanted = sorted(set(jobs), key=int)
-    found: dict[str, BatchState] = {}
+    states: dict[str, BatchState] = {}
     for first in range(0, len(wanted), _ATONCE):
-        some = wanted[first : first + _ATONCE]
-        listed = _states(["condor_q"], some, folder)
+        chunk = wanted[first : first + _ATONCE]
+        listed = _states(["condor_q"], chunk, folder)
         if listed is None:
-            return found
-        left = [job for job in some if job not in listed]
+            return states
+        left = [job for job in chunk if job not in listed]
         past: dict[str, BatchState] | None = {}
         if left:
             history = ["condor_history", "-match", str(len(left)), *_ended_since(since)]
             past = _states(history, left, folder)
-        found |= listed | (past or {})
+        states |= listed | (past or {})
         if past is not None:  # what the schedd has just written may be in neither
-            found |= {job: BatchState("gone") for job in left if job not in past}
-    return found
+            states |= {job: BatchState("gone") for job in left if job not in past}
+    return states
 
 
 def _states(command: list[str], jobs: Sequence[str], folder: Path) -> dict[str, BatchState] | None:
@@ -115,29 +115,29 @@ def _states(command: list[str], jobs: Sequence[str], folder: Path) -> dict[str, 
 
 
 def _state(ad: JsonObject) -> BatchState:
-    code, said = ad.get("JobStatus"), f"HTCondor: {_ending(ad)}"
+    code, text = ad.get("JobStatus"), f"HTCondor: {_ending(ad)}"
     since = ad.get("EnteredCurrentStatus")
     since = float(since) if isinstance(since, int | float) else 0.0
     if code == _HELD:
         return BatchState(
-            "failed" if ad.get("HoldReasonCode") in _FOR_EVER else "held", said, since
+            "failed" if ad.get("HoldReasonCode") in _FOR_EVER else "held", text, since
         )
     if code == _COMPLETED:
         well = ad.get("ExitCode") == 0 and not ad.get("ExitBySignal")
-        return BatchState("done" if well else "failed", said, since)
-    return BatchState("failed" if code == _REMOVED else "alive", said, since)
+        return BatchState("done" if well else "failed", text, since)
+    return BatchState("failed" if code == _REMOVED else "alive", text, since)
 
 
 def arrived(folder: Path, name: str, since: float) -> list[str] | None:
     """Return the ids of jobs of a name that were submitted from a folder since a time."""
     named = f"JobBatchName == {json.dumps(name)} && Iwd == {_quoted(folder)}"
-    found: list[str] = []
+    ids: list[str] = []
     for command in (["condor_history", *_ended_since(since)], ["condor_q"]):
         ads = _answer([*command, "-constraint", f"{named} && QDate >= {int(since)}"], "ClusterId")
         if ads is None:
             return None
-        found += [str(ad["ClusterId"]) for ad in ads if "ClusterId" in ad]
-    return sorted(set(found), key=number)
+        ids += [str(ad["ClusterId"]) for ad in ads if "ClusterId" in ad]
+    return sorted(set(ids), key=number)
 
 
 def _ended_since(since: float) -> list[str]:
@@ -154,7 +154,7 @@ def queued(folder: Path) -> list[Queued] | None:
     """Return the jobs that were submitted from a folder."""
     names = ("ClusterId", "JobStatus", "JobBatchName", "HoldReason", "LastRejMatchReason")
     ads = _answer(["condor_q", "-constraint", f"Iwd == {_quoted(folder)}"], *names)
-    return None if ads is None else [found for ad in ads if (found := _queued(ad))]
+    return None if ads is None else [job for ad in ads if (job := _queued(ad))]
 
 
 def _queued(ad: JsonObject) -> Queued | None:
@@ -167,8 +167,8 @@ def _queued(ad: JsonObject) -> Queued | None:
     if status == _HELD:
         state, reason = "waiting", f"held: {ad.get('HoldReason', 'no reason given')}"
     elif status == _IDLE:
-        said = str(ad.get("LastRejMatchReason", "")).strip()
-        state, reason = "waiting", said or "not yet matched with a slot"
+        rejection = str(ad.get("LastRejMatchReason", "")).strip()
+        state, reason = "waiting", rejection or "not yet matched with a slot"
     elif status == _REMOVED:
         state = "ending"
     at, held = f"rule {name.partition(':')[0]}", status == _HELD
@@ -188,10 +188,10 @@ def _ending(ad: JsonObject) -> str:
     if status == _HELD:
         return f"held: {ad.get('HoldReason', 'no reason given')}"
     if status == _REMOVED:
-        said = f"removed: {ad.get('RemoveReason', 'no reason given')}"
-        if ONCE in said:
+        removed = f"removed: {ad.get('RemoveReason', 'no reason given')}"
+        if ONCE in removed:
             return "evicted, or its machine was lost: it is not started again here"
-        return f"held: {ad['LastHoldReason']}; {said}" if "LastHoldReason" in ad else said
+        return f"held: {ad['LastHoldReason']}; {removed}" if "LastHoldReason" in ad else removed
     if status in (_IDLE, RUNNING):  # how it has ended before is no matter
         again = number(str(ad.get("NumShadowStarts", 0))) > (status == RUNNING)
         now = "waits" if status == _IDLE else "runs"
@@ -212,7 +212,7 @@ def _answer(command: list[str], *names: str) -> list[JsonObject] | None:
     if text is None:
         return None
     try:
-        found = json.loads(text) if text.strip() else []
+        ads = json.loads(text) if text.strip() else []
     except (ValueError, RecursionError):
         return None
-    return [ad for ad in found if isinstance(ad, dict)] if isinstance(found, list) else None
+    return [ad for ad in ads if isinstance(ad, dict)] if isinstance(ads, list) else None

@@ -102,10 +102,10 @@ longest = batch_job = slot = fate = remedy = _nothing
 def draft() -> Draft | None:
     """Return what this machine has."""
     here = machine_of({})
-    known: dict[str, int | str] = {"cpus": here.cpus, "gpus": here.gpus}
+    facts: dict[str, int | str] = {"cpus": here.cpus, "gpus": here.gpus}
     if here.memory is not None:
-        known["memory"] = units.format_bytes(here.memory).replace(" ", "")
-    return Draft({"machine": known, "waiting": "00:01:00"}, ["Pools share the machine."])
+        facts["memory"] = units.format_bytes(here.memory).replace(" ", "")
+    return Draft({"machine": facts, "waiting": "00:01:00"}, ["Pools share the machine."])
 
 
 def _cpus() -> int:
@@ -114,13 +114,13 @@ def _cpus() -> int:
 
 def _memory() -> int | None:
     """Return the machine's memory, or what a container lets us have of it."""
-    found: list[int] = []
+    limits: list[int] = []
     # Where it is not known, nothing is refused for want of it.
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    found += memory_limits()
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    limits += memory_limits()
     # In whole megabytes, as Snakemake counts.
-    return min(found) // 1000**2 * 1000**2 if found else None
+    return min(limits) // 1000**2 * 1000**2 if limits else None
 
 
 def memory_limits(
@@ -139,9 +139,9 @@ def memory_limits(
                 top, name = root / "memory", "memory.limit_in_bytes"
             if not kinds or "memory" in kinds.split(","):
                 place = Path(group.strip("/"))
-                files |= {top / one / name for one in (place, *place.parents)}
-    found: list[int] = []
+                files |= {top / folder / name for folder in (place, *place.parents)}
+    limits: list[int] = []
     for file in files:
         with contextlib.suppress(OSError, ValueError):  # "max": no limit
-            found.append(int(file.read_text(encoding="ascii")))
-    return found
+            limits.append(int(file.read_text(encoding="ascii")))
+    return limits

@@ -130,7 +130,7 @@ _RESOURCES = {
 
 def settings(_site: Site) -> Mapping[str, object]:
     """Return Snakemake's options; without Slurm's accounting, states come from squeue."""
-    found: dict[str, object] = {
+    options: dict[str, object] = {
         "executor": "slurm",
         "jobs": 200,
         "latency-wait": 60,
@@ -140,30 +140,30 @@ def settings(_site: Site) -> Mapping[str, object]:
     }
     if configuration().get("AccountingStorageType") == "accounting_storage/none":
         # The plugin would take sacct where it is installed and wait for ever.
-        found |= {"slurm-status-command": "squeue", "slurm-no-account": True}
-    return found
+        options |= {"slurm-status-command": "squeue", "slurm-no-account": True}
+    return options
 
 
 def resources(attempt: Attempt) -> Mapping[str, object]:
     """Return the plugin's resources. Slurm's megabyte is 2²⁰ bytes, Snakemake's 10⁶."""
     options = _placed(attempt)
-    found = {ours: options[key] for key, ours in _RESOURCES.items() if options.get(key)}
+    terms = {ours: options[key] for key, ours in _RESOURCES.items() if options.get(key)}
     if attempt.request.memory is not None:
-        found["mem_mb"] = units.whole_mib(attempt.request.memory)
+        terms["mem_mb"] = units.whole_mib(attempt.request.memory)
     if options.get("gres") and attempt.request.gpus:
-        found["gpu"] = 0  # the GPUs are among the gres
+        terms["gpu"] = 0  # the GPUs are among the gres
     words = [f"--reservation={options['reservation']}"] if options.get("reservation") else []
     for key in ("gpu_model", "gres"):
-        if "-" in str(found.get(key)):  # the plugin takes no such name, and lets nobody say --gpus
-            model = str(found.pop(key)).removeprefix("gpu:")
+        if "-" in str(terms.get(key)):  # the plugin takes no such name, and lets nobody say --gpus
+            model = str(terms.pop(key)).removeprefix("gpu:")
             words += ["-G", model if ":" in model else f"{model}:{attempt.request.gpus or 1}"]
-            found["gpu"] = 0
+            terms["gpu"] = 0
     extra = options.get("extra") or []
     words += extra if isinstance(extra, list) else shlex.split(extra)
     if words:
         # The plugin hands this to a shell: each word is quoted.
-        found["slurm_extra"] = shell(words)
-    return found
+        terms["slurm_extra"] = shell(words)
+    return terms
 
 
 def _placed(attempt: Attempt) -> YamlMapping:
@@ -174,8 +174,8 @@ def _placed(attempt: Attempt) -> YamlMapping:
     options = attempt.options.get("slurm", {})
     if options.get("partition"):
         return options
-    found = queues.chosen(options.get("partitions"), attempt.request)
-    return options if found is None else {**options, "partition": found}
+    partition = queues.chosen(options.get("partitions"), attempt.request)
+    return options if partition is None else {**options, "partition": partition}
 
 
 def machine(_site: Site) -> ResourceRequest | None:
@@ -189,10 +189,12 @@ def longest(attempt: Attempt) -> int | None:
     wanted = options.get("partition")
     if not wanted and (choices := queues.queues_of(options.get("partitions"))):
         return queues.longest(choices, attempt.request)
-    known = partitions() or {}
-    wanted = wanted or default_of(known)
-    limits = [known[name].walltime for name in str(wanted).split(",") if name in known]
-    return max((one for one in limits if one is not None), default=None) if all(limits) else None
+    by_name = partitions() or {}
+    wanted = wanted or default_of(by_name)
+    limits = [by_name[name].walltime for name in str(wanted).split(",") if name in by_name]
+    return (
+        max((limit for limit in limits if limit is not None), default=None) if all(limits) else None
+    )
 
 
 def most_memory(attempt: Attempt) -> int | None:
@@ -203,33 +205,33 @@ def most_memory(attempt: Attempt) -> int | None:
     options, request = attempt.options.get("slurm", {}), attempt.request
     gpus = 0 if options.get("gres") else request.gpus
     nodes: dict[str, int] = {}
-    known = partitions() or {}
-    for name, one in known.items():
+    by_name = partitions() or {}
+    for name, partition in by_name.items():
         fitting = [
             memory
-            for cpus, memory, count in one.up or one.shapes
+            for cpus, memory, count in partition.up or partition.shapes
             if cpus >= request.cpus and count >= gpus and memory
         ]
         if fitting:
             nodes[name] = max(fitting)
     if not options.get("partition") and (choices := queues.queues_of(options.get("partitions"))):
         return queues.most_memory(choices, request, nodes)
-    names = str(options.get("partition") or default_of(known)).split(",")
+    names = str(options.get("partition") or default_of(by_name)).split(",")
     return max((nodes[name] for name in names if name in nodes), default=None)
 
 
 def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
     """Yield attempts that no node of their partition can ever run."""
-    known = partitions()
+    by_name = partitions()
     for attempt in attempts:
         if wrong := queues.too_large(attempt, "slurm", "partitions", unless=("partition",)):
             yield wrong
             continue
-        if known is None:
+        if by_name is None:
             continue
         wanted = _placed(attempt).get("partition")
-        names = _goes_to(attempt, site, known)
-        here = [known[name] for name in names if name in known]
+        names = _goes_to(attempt, site, by_name)
+        here = [by_name[name] for name in names if name in by_name]
         if not wanted:
             where = f"partition {', '.join(names)}, the default partition,"
             yield from too_large(attempt, here, where)
@@ -238,42 +240,46 @@ def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
         if not attempt.options.get("slurm", {}).get("partition"):
             leaf = f"config.slurm.partitions.{wanted}"
         for name in names:
-            if name not in known:
+            if name not in by_name:
                 problem = "Slurm has no partition of this name"
                 key = _place(attempt, leaf)
-                yield not_among(name, known, problem=problem, file=None, key=key)
-        yield from too_large(attempt, here, f"partition {', '.join(one.name for one in here)}")
+                yield not_among(name, by_name, problem=problem, file=None, key=key)
+        yield from too_large(
+            attempt, here, f"partition {', '.join(partition.name for partition in here)}"
+        )
 
 
 def refused(attempts: Iterable[Attempt], site: Site) -> Iterable[tuple[Attempt, Finding]]:
     """Yield attempts that Slurm will refuse for who asks."""
-    return not_allowed(one for one in attempts if not _is_elsewhere(one, site))
+    return not_allowed(attempt for attempt in attempts if not _is_elsewhere(attempt, site))
 
 
 def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
     """Yield in words which attempts wait for nodes that take no jobs now."""
-    known = partitions() or {}
-    said: dict[str, None] = {}
+    by_name = partitions() or {}
+    texts: dict[str, None] = {}
     for attempt in attempts:
-        each = [known[name] for name in _goes_to(attempt, site, known) if name in known]
-        if any(fits(attempt, one.up) for one in each):
+        each = [by_name[name] for name in _goes_to(attempt, site, by_name) if name in by_name]
+        if any(fits(attempt, partition.up) for partition in each):
             continue
-        for one in each:
-            if not one.up:
-                said[f"all nodes of partition {one.name}"] = None
-            elif fits(attempt, one.shapes):
-                said[f"the nodes of partition {one.name} that pool {attempt.pool!r} fits on"] = None
-    for nodes in said:
+        for partition in each:
+            if not partition.up:
+                texts[f"all nodes of partition {partition.name}"] = None
+            elif fits(attempt, partition.shapes):
+                texts[
+                    f"the nodes of partition {partition.name} that pool {attempt.pool!r} fits on"
+                ] = None
+    for nodes in texts:
         yield f"{nodes} are down or drained (sinfo): its jobs wait until one is back"
 
 
-def _goes_to(attempt: Attempt, site: Site, known: Mapping[str, SlurmPartition]) -> list[str]:
+def _goes_to(attempt: Attempt, site: Site, by_name: Mapping[str, SlurmPartition]) -> list[str]:
     """Return the partitions that a job goes to; none if they are not known to sinfo here."""
     if _is_elsewhere(attempt, site):
         return []
     names = _placed(attempt).get("partition")
     if not names:
-        names = default_of(known) if _takes_default(site) else ""
+        names = default_of(by_name) if _takes_default(site) else ""
     return str(names).split(",") if names else []
 
 
@@ -289,13 +295,13 @@ def _takes_default(site: Site) -> bool:
 
     A site may name one for all jobs, or say which partitions the plugin chooses from.
     """
-    said = repr(site.settings)
-    return "slurm_partition" not in said and "slurm-partition-config" not in said
+    text = repr(site.settings)
+    return "slurm_partition" not in text and "slurm-partition-config" not in text
 
 
 def _place(attempt: Attempt, leaf: str) -> str:
     """Return where a setting is written down; of a mapping, where its first value is."""
-    inner = (one for one in attempt.origins if one.startswith(f"{leaf}."))
+    inner = (key for key in attempt.origins if key.startswith(f"{leaf}."))
     return attempt.place(leaf if leaf in attempt.origins else next(inner, leaf))
 
 
@@ -341,11 +347,11 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
     job = number_in(answer.text)
     if answer.well and job:
         return job
-    said = answer.problem or answer.text.strip()
-    is_silent = NO_ANSWER.search(said) or NO_WORD.search(said)
+    problem = answer.problem or answer.text.strip()
+    is_silent = NO_ANSWER.search(problem) or NO_WORD.search(problem)
     if not (answer.well or job):
-        raise (Unanswered if is_silent else NotSubmitted)(said or "sbatch does not say why")
-    raise Unanswered(f"sbatch gives no number: {said}")  # it may be in the queue
+        raise (Unanswered if is_silent else NotSubmitted)(problem or "sbatch does not say why")
+    raise Unanswered(f"sbatch gives no number: {problem}")  # it may be in the queue
 
 
 def number_in(text: str) -> str | None:
@@ -353,8 +359,8 @@ def number_in(text: str) -> str | None:
 
     It is the last line that is nothing but a number, or that and the name of a cluster.
     """
-    found = [one[1] for one in map(_SUBMITTED.fullmatch, text.splitlines()) if one]
-    return found[-1] if found else None
+    numbers = [match[1] for match in map(_SUBMITTED.fullmatch, text.splitlines()) if match]
+    return numbers[-1] if numbers else None
 
 
 def unsaid() -> Mapping[str, str]:
@@ -363,12 +369,12 @@ def unsaid() -> Mapping[str, str]:
     Source: slurm.conf(5), "DefMemPerCPU" and "DefMemPerNode".
     """
     settings = configuration()
-    of = next((one for one in ("CPU", "Node") if f"DefMemPer{one}" in settings), None)
+    of = next((unit for unit in ("CPU", "Node") if f"DefMemPer{unit}" in settings), None)
     if of is None:
         return {}
     value = settings[f"DefMemPer{of}"]
-    said = "all that its node has" if value == "UNLIMITED" else f"{value} MB for each {of.lower()}"
-    return {"memory": f"{said} (DefMemPer{of}), unless its partition says otherwise"}
+    share = "all that its node has" if value == "UNLIMITED" else f"{value} MB for each {of.lower()}"
+    return {"memory": f"{share} (DefMemPer{of}), unless its partition says otherwise"}
 
 
 #: What sbatch complains of, and what to do about it; the first that fits counts.

@@ -38,13 +38,13 @@ def too_large(attempt: Attempt, here: Sequence[SlurmPartition], where: str) -> I
     """
     if not here:
         return
-    shapes = list(dict.fromkeys(shape for one in here for shape in one.shapes))
+    shapes = list(dict.fromkeys(shape for partition in here for shape in partition.shapes))
     alone = False
     for place, (name, asked) in enumerate(zip(_AMOUNTS, _wanted(attempt), strict=True)):
         if asked > (most := max(shape[place] for shape in shapes)):
             yield queues.larger_than(attempt, name, most, where, _PENDING)
             alone = True
-    limits = [one.walltime for one in here if one.walltime is not None]
+    limits = [partition.walltime for partition in here if partition.walltime is not None]
     walltime = attempt.request.walltime
     if walltime and len(limits) == len(here) and walltime > max(limits):
         yield queues.larger_than(attempt, "walltime", max(limits), where, _PENDING)
@@ -52,7 +52,7 @@ def too_large(attempt: Attempt, here: Sequence[SlurmPartition], where: str) -> I
     if not alone and not fits(attempt, shapes):
         yield _too_large_together(attempt, shapes, where)
     model = attempt.options.get("slurm", {}).get("gpu_model")
-    models = {model for one in here for model in one.models}
+    models = {model for partition in here for model in partition.models}
     if model and models and model not in models:
         yield _not_among(attempt, "gpu_model", models, f"{where} has no GPU of this model")
 
@@ -64,10 +64,14 @@ def not_allowed(attempts: Iterable[Attempt]) -> Iterator[tuple[Attempt, Finding]
     go to another cluster than the one here.
     Sources: slurm.conf(5), "AccountingStorageEnforce"; sacctmgr(1), "show associations".
     """
-    named = [one for one in attempts if {"account", "qos"} & one.options.get("slurm", {}).keys()]
-    said = configuration() if named else {}
-    enforced = said.get("AccountingStorageEnforce", "")
-    is_rewritten = any(said.get(one, "(null)") != "(null)" for one in _REWRITING)
+    named = [
+        attempt
+        for attempt in attempts
+        if {"account", "qos"} & attempt.options.get("slurm", {}).keys()
+    ]
+    settings = configuration() if named else {}
+    enforced = settings.get("AccountingStorageEnforce", "")
+    is_rewritten = any(settings.get(key, "(null)") != "(null)" for key in _REWRITING)
     if "associations" not in enforced or is_rewritten or any(map(os.environ.get, _ELSEWHERE)):
         return
     try:
@@ -78,19 +82,19 @@ def not_allowed(attempts: Iterable[Attempt]) -> Iterator[tuple[Attempt, Finding]
     allowed: dict[str, set[str]] = {}
     for line in (ask([*words, "format=cluster,account,qos"]) or "").splitlines():
         cluster, account, qos = (*line.split("|"), "", "")[:3]
-        if cluster == said.get("ClusterName"):
+        if cluster == settings.get("ClusterName"):
             allowed.setdefault(account, set()).update(filter(None, qos.split(",")))
     for attempt in named if allowed else ():
         options = attempt.options["slurm"]
         # There may be several.
         accounts = str(options.get("account") or "").lower().replace(",", " ").split()
-        unknown = [one for one in accounts if one not in allowed]
+        unknown = [name for name in accounts if name not in allowed]
         qos = str(options.get("qos") or "").lower()
-        known = set[str]().union(*(allowed.get(one, ()) for one in accounts or allowed))
+        allowed_qos = set[str]().union(*(allowed.get(name, ()) for name in accounts or allowed))
         if unknown:
             yield attempt, _not_among(attempt, "account", allowed, _REFUSED.format("account"))
-        elif qos and "qos" in enforced and known and qos not in known:
-            yield attempt, _not_among(attempt, "qos", known, _REFUSED.format("QOS"))
+        elif qos and "qos" in enforced and allowed_qos and qos not in allowed_qos:
+            yield attempt, _not_among(attempt, "qos", allowed_qos, _REFUSED.format("QOS"))
 
 
 def _not_among(attempt: Attempt, option: str, there: Iterable[str], problem: str) -> Finding:

@@ -71,20 +71,20 @@ def partitions() -> dict[str, SlurmPartition] | None:
         models[name] |= dict.fromkeys(_models(gres))
         is_up = state.strip().lower().rstrip(_FLAGS) not in _OUT
         shapes[name][shape] = shapes[name].get(shape, False) or is_up
-    found = {}
+    by_name = {}
     for name, time in times.items():
         most, memories, counts = map(max, zip(*shapes[name], strict=True))
         up = tuple(shape for shape, is_up in shapes[name].items() if is_up)
         each = tuple(shapes[name])
-        found[name] = SlurmPartition(
+        by_name[name] = SlurmPartition(
             name, time, most, memories, counts, each, up, name == default, tuple(models[name])
         )
-    return found or None
+    return by_name or None
 
 
 def default_of(known: Mapping[str, SlurmPartition]) -> str:
     """Return the name of the partition of jobs that name none; nothing if there is none."""
-    return next((name for name, one in known.items() if one.is_default), "")
+    return next((name for name, partition in known.items() if partition.is_default), "")
 
 
 def nodes() -> list[ClusterNode]:
@@ -93,14 +93,14 @@ def nodes() -> list[ClusterNode]:
     Source: sinfo(1).
     """
     text = ask(["sinfo", "--noheader", "--all", "--Node", "--format=%N|%R|%c|%m|%d|%G"]) or ""
-    found: dict[str, ClusterNode] = {}
+    by_name: dict[str, ClusterNode] = {}
     places: defaultdict[str, set[str]] = defaultdict(set)
     for line in text.splitlines():
         if line.count("|") != 5:
             continue  # a word of sinfo's to people
         name, partition, cpus, memory, disk, gres = line.split("|")
         places[name].add(partition)
-        found[name] = ClusterNode(
+        by_name[name] = ClusterNode(
             cpus=number(cpus),
             memory=number(memory) * 1024**2,
             gpus=_gpus(gres),
@@ -108,43 +108,51 @@ def nodes() -> list[ClusterNode]:
             models=_models(gres),
         )
     # Sinfo has no order for a node's partitions.
-    return [replace(found[name], partitions=tuple(sorted(places[name]))) for name in found]
+    return [replace(by_name[name], partitions=tuple(sorted(places[name]))) for name in by_name]
 
 
 def draft() -> Draft | None:
     """Return a pool for the default partition, one for the most memory and one for GPUs."""
-    known = {name: one for name, one in (partitions() or {}).items() if one.cpus and one.memory}
-    if not known:
+    by_name = {
+        name: partition
+        for name, partition in (partitions() or {}).items()
+        if partition.cpus and partition.memory
+    }
+    if not by_name:
         return None
-    first = known.get(default_of(known))
-    plain = first or min(known.values(), key=lambda one: (one.gpus, one.memory))
+    first = by_name.get(default_of(by_name))
+    plain = first or min(by_name.values(), key=lambda partition: (partition.gpus, partition.memory))
     profiles: dict[str, object] = {"default": _profile(plain)}
-    largest = max(known.values(), key=lambda one: one.memory)
+    largest = max(by_name.values(), key=lambda partition: partition.memory)
     if largest.memory > plain.memory:
         profiles["high_memory"] = _profile(largest)
-    with_gpus = [one for one in known.values() if one.gpus]
+    with_gpus = [partition for partition in by_name.values() if partition.gpus]
     if with_gpus:
-        profiles["gpu"] = _profile(max(with_gpus, key=lambda one: one.gpus), gpus=1)
+        profiles["gpu"] = _profile(max(with_gpus, key=lambda partition: partition.gpus), gpus=1)
     remarks = ["The nodes, how many of each kind, and how long a job may last:"]
     remarks += [f"    {line}" for line in in_words(nodes(), "node")]
     remarks += [
-        f"    {one.name}: "
-        f"{units.format_duration(one.walltime) if one.walltime else 'no time limit'}"
-        for one in known.values()
+        f"    {partition.name}: "
+        f"{units.format_duration(partition.walltime) if partition.walltime else 'no time limit'}"
+        for partition in by_name.values()
     ]
-    limits = [one.walltime for one in known.values()]
+    limits = [partition.walltime for partition in by_name.values()]
     config: dict[str, object] = {"walltime": "01:00:00"}
-    choices = [known[name] for name in _for_all() if name in known]
+    choices = [by_name[name] for name in _for_all() if name in by_name]
     if len(choices) > 1 and plain in choices:
         # The time that a job asks for decides; of those that are alike, the smallest one is first.
-        choices.sort(key=lambda one: (one.gpus, one.memory, one is not plain))
-        config["slurm"] = {"partitions": {one.name: _gives(one) for one in choices}}
+        choices.sort(
+            key=lambda partition: (partition.gpus, partition.memory, partition is not plain)
+        )
+        config["slurm"] = {
+            "partitions": {partition.name: _gives(partition) for partition in choices}
+        }
         profiles["default"] = _profile(plain, named=False)
     pools: dict[str, object] = {"default": {"config": config}, "pool_profiles": profiles}
     if all(limits):
         longest = max(limit for limit in limits if limit)
         pools["limits"] = {"walltime": units.format_duration(longest)}
-    sizes = {"partitions": {one.name: _limits(one) for one in known.values()}}
+    sizes = {"partitions": {partition.name: _limits(partition) for partition in by_name.values()}}
     invented = ["default.config.walltime, 01:00:00: Slurm ends a job that takes longer"]
     return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes}, invented)
 
@@ -161,20 +169,21 @@ def _for_all() -> list[str]:
     text = ask(["scontrol", "show", "partition", "--oneliner"]) or ""
     each = [dict(item.partition("=")[::2] for item in line.split()) for line in text.splitlines()]
     open_to = ("AllowGroups", "AllowAccounts", "AllowQos", "AllocNodes")
-    found = [
-        one
-        for one in each
-        if one.get("PartitionName")
-        and not _FOR_TRIALS.search(one["PartitionName"])
-        and one.get("State") == "UP"
-        and {one.get(name, "ALL") for name in open_to} == {"ALL"}
-        and not {one.get(name, "NO") for name in ("Hidden", "RootOnly", "ReqResv")} - {"NO"}
+    usable = [
+        entry
+        for entry in each
+        if entry.get("PartitionName")
+        and not _FOR_TRIALS.search(entry["PartitionName"])
+        and entry.get("State") == "UP"
+        and {entry.get(name, "ALL") for name in open_to} == {"ALL"}
+        and not {entry.get(name, "NO") for name in ("Hidden", "RootOnly", "ReqResv")} - {"NO"}
     ]
-    first = max((number(one.get("PriorityTier", "")) for one in found), default=0)
+    first = max((number(entry.get("PriorityTier", "")) for entry in usable), default=0)
     return [
-        one["PartitionName"]
-        for one in found
-        if one.get("PreemptMode", "OFF") == "OFF" or number(one.get("PriorityTier", "")) == first
+        entry["PartitionName"]
+        for entry in usable
+        if entry.get("PreemptMode", "OFF") == "OFF"
+        or number(entry.get("PriorityTier", "")) == first
     ]
 
 
@@ -208,23 +217,23 @@ def _profile(partition: SlurmPartition, gpus: int = 0, *, named: bool = True) ->
     config: dict[str, object] = {"slurm": {"partition": partition.name}} if named else {}
     if partition.walltime is not None and partition.walltime < 3600:
         config["walltime"] = units.format_duration(partition.walltime)
-    found: dict[str, object] = {"resources": resources | ({"gpus": gpus} if gpus else {})}
-    return found | ({"config": config} if config else {})
+    profile: dict[str, object] = {"resources": resources | ({"gpus": gpus} if gpus else {})}
+    return profile | ({"config": config} if config else {})
 
 
 def _seconds(text: str) -> int | None:
     """Return a time limit as sinfo prints it: ``1-00:00:00``, ``30:00``, ``infinite``."""
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
+    if match is None:
         return None
-    days, hours, minutes, seconds = (number(part or "") for part in found.groups())
+    days, hours, minutes, seconds = (number(part or "") for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _gpus(text: str) -> int:
     """Return the GPUs among a node's gres: ``gpu:a100:4(S:0-1),shard:8``."""
-    found = re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)", text)
-    return sum(number(count) for count in found)
+    counts = re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)", text)
+    return sum(number(count) for count in counts)
 
 
 def _models(text: str) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ def _listed(*options: str) -> list[_Listed] | None:
     lines = (
         line.rstrip().removesuffix("|").split("|", len(_COLUMNS) - 1) for line in text.splitlines()
     )
-    return [_Listed(*map(str.strip, one)) for one in lines if len(one) == len(_COLUMNS)]
+    return [_Listed(*map(str.strip, fields)) for fields in lines if len(fields) == len(_COLUMNS)]
 
 
 def queued(folder: Path) -> list[Queued] | None:
@@ -100,17 +100,17 @@ def queued(folder: Path) -> list[Queued] | None:
     listed = _listed()
     if listed is None:
         return None
-    found = []
-    for one in listed:
-        job = one.job.partition("_")[0]
-        if job.isdigit() and not one.has_ended and _is_same(one.folder, folder):
-            at = f"partition {one.partition}"
-            held = one.state == "PENDING" and _FOR_EVER.match(one.reason) is not None
-            state = _STATES.get(one.state, "running")
-            again = one.state == "PENDING" and one.restarts not in ("", "0")
-            reason = f"{one.reason}; {_REQUEUED}" if again else one.reason
-            found.append(Queued(job, one.name, state, at, reason, held))
-    return found
+    jobs = []
+    for entry in listed:
+        job = entry.job.partition("_")[0]
+        if job.isdigit() and not entry.has_ended and _is_same(entry.folder, folder):
+            at = f"partition {entry.partition}"
+            held = entry.state == "PENDING" and _FOR_EVER.match(entry.reason) is not None
+            state = _STATES.get(entry.state, "running")
+            again = entry.state == "PENDING" and entry.restarts not in ("", "0")
+            reason = f"{entry.reason}; {_REQUEUED}" if again else entry.reason
+            jobs.append(Queued(job, entry.name, state, at, reason, held))
+    return jobs
 
 
 def arrived(folder: Path, name: str, since: float) -> list[str] | None:
@@ -118,8 +118,8 @@ def arrived(folder: Path, name: str, since: float) -> list[str] | None:
     listed = _listed()
     if listed is None:
         return None
-    named = [one for one in listed if one.name == name and number(one.submitted) >= since]
-    return sorted((one.job for one in named if _is_same(one.folder, folder)), key=number)
+    named = [entry for entry in listed if entry.name == name and number(entry.submitted) >= since]
+    return sorted((entry.job for entry in named if _is_same(entry.folder, folder)), key=number)
 
 
 def status(
@@ -136,21 +136,23 @@ def status(
     where = f"--clusters={cluster}" if cluster else "--federation"
     each = ["--array"] if any("_" in job for job in wanted) else []
     listed = _listed(where, *each)
-    found = {
-        one.job: _state(one.state, one.reason, node=one.node)
-        for one in listed or ()
-        if one.job in wanted and _is_same(one.folder, folder)
+    states = {
+        entry.job: _state(entry.state, entry.reason, node=entry.node)
+        for entry in listed or ()
+        if entry.job in wanted and _is_same(entry.folder, folder)
     }
-    left = sorted(wanted - found.keys())
-    told = _accounts(left, folder, where)
+    left = sorted(wanted - states.keys())
+    accounted = _accounts(left, folder, where)
     if listed is None:  # it may be requeued: that it is done is all that accounting can say alone
-        return {job: one for job, one in (told or {}).items() if one.kind == "done"}
-    if told is not None:  # one that is under way there has ended, or is lost
-        found |= {
-            job: told[job] if job in told and told[job].kind != "alive" else BatchState("gone")
+        return {job: state for job, state in (accounted or {}).items() if state.kind == "done"}
+    if accounted is not None:  # one that is under way there has ended, or is lost
+        states |= {
+            job: accounted[job]
+            if job in accounted and accounted[job].kind != "alive"
+            else BatchState("gone")
             for job in left
         }
-    return found
+    return states
 
 
 def _accounts(jobs: Sequence[str], folder: Path, where: str) -> dict[str, BatchState] | None:
@@ -158,18 +160,18 @@ def _accounts(jobs: Sequence[str], folder: Path, where: str) -> dict[str, BatchS
 
     Of a number that was used twice, it names the last job.
     """
-    found: dict[str, BatchState] = {}
+    states: dict[str, BatchState] = {}
     for first in range(0, len(jobs), _AT_ONCE):
-        some = ",".join(jobs[first : first + _AT_ONCE])
+        ids = ",".join(jobs[first : first + _AT_ONCE])
         columns = "JobID,State,ExitCode,NodeList,WorkDir"
-        answer = order(_sacct(some, columns, where), seconds=_PATIENCE)
+        answer = order(_sacct(ids, columns, where), seconds=_PATIENCE)
         if not answer.well:
             return {} if _NO_ACCOUNTS.search(answer.problem) else None
         for line in answer.text.splitlines():
             job, state, code, node, from_where = (*line.split("|", 4), *[""] * 4)[:5]
             if state and _is_same(from_where, folder):
-                found[job] = _state(state, code=code, node=node)
-    return found
+                states[job] = _state(state, code=code, node=node)
+    return states
 
 
 def _sacct(jobs: str, columns: str, where: str = "--federation") -> list[str]:
@@ -177,14 +179,14 @@ def _sacct(jobs: str, columns: str, where: str = "--federation") -> list[str]:
     return [*words, where, f"--jobs={jobs}", f"--format={columns}"]
 
 
-def _state(said: str, reason: str = "", code: str = "", node: str = "") -> BatchState:
+def _state(state: str, reason: str = "", code: str = "", node: str = "") -> BatchState:
     """Return what a state means, as in ``CANCELLED by 1000`` or ``CANCELLED+``."""
-    word = (said.split() or [""])[0].rstrip("+")
+    word = (state.split() or [""])[0].rstrip("+")
     node = "" if node.startswith(("(", "None")) else node
     kind: Literal["done", "failed", "alive"] = "failed" if word in _FAILED else "alive"
     return BatchState(
         "done" if word == "COMPLETED" else kind,
-        _words(said, reason, code, node),
+        _words(state, reason, code, node),
         node=node,
         shut=reason in ("PartitionDown", "PartitionInactive"),
         lost=word in _LOST,
@@ -192,10 +194,10 @@ def _state(said: str, reason: str = "", code: str = "", node: str = "") -> Batch
 
 
 def _words(state: str, reason: str, code: str, node: str) -> str:
-    said = f"Slurm: {state}" + (f", {reason}" if reason not in ("None", "") else "")
+    text = f"Slurm: {state}" + (f", {reason}" if reason not in ("None", "") else "")
     if code not in ("0:0", ""):
-        said += f", {_in_words(code)}"
-    return f"{said}, node {node}" if node else said
+        text += f", {_in_words(code)}"
+    return f"{text}, node {node}" if node else text
 
 
 def hold(jobs: Iterable[str]) -> Mapping[str, bool | None]:
@@ -204,16 +206,16 @@ def hold(jobs: Iterable[str]) -> Mapping[str, bool | None]:
     Source: scontrol(1). It holds running jobs, too, for when they are requeued: those are let go.
     """
     jobs = list(jobs)
-    found = _by_id(jobs)
-    if waiting := [job for job, one in found.items() if one and one.waits]:
+    by_id = _by_id(jobs)
+    if waiting := [job for job, line in by_id.items() if line and line.waits]:
         ask(["scontrol", "hold", ",".join(waiting)])
-        found = _by_id(jobs)
-    started = [job for job, one in found.items() if one and one.held and one.state == "RUNNING"]
+        by_id = _by_id(jobs)
+    started = [job for job, line in by_id.items() if line and line.held and line.state == "RUNNING"]
     if started:
         ask(["scontrol", "release", ",".join(started)])
     return {
-        job: None if one is None or (one.waits and not one.held) else one.waits
-        for job, one in found.items()
+        job: None if line is None or (line.waits and not line.held) else line.waits
+        for job, line in by_id.items()
     }
 
 
@@ -226,8 +228,8 @@ def withdraw(jobs: Iterable[str]) -> Mapping[str, bool | None]:
     if not jobs:
         return {}
     ask(["scancel", "--state=PENDING", *jobs])
-    found = _by_id(jobs)
-    return {job: None if one is None else _is_gone(one) for job, one in found.items()}
+    by_id = _by_id(jobs)
+    return {job: None if entry is None else _is_gone(entry) for job, entry in by_id.items()}
 
 
 def _by_id(jobs: list[str]) -> dict[str, _Listed | None]:
@@ -235,8 +237,8 @@ def _by_id(jobs: list[str]) -> dict[str, _Listed | None]:
     listed = _listed("--array") if jobs else []
     if listed is None:
         return dict.fromkeys(jobs)
-    found = {one.job: one for one in listed}
-    return {job: found.get(job, _NOT_LISTED) for job in jobs}
+    by_id = {entry.job: entry for entry in listed}
+    return {job: by_id.get(job, _NOT_LISTED) for job in jobs}
 
 
 #: Of a job that squeue does not list.
@@ -272,15 +274,15 @@ def fate(job: str) -> str | None:
     """Return how Slurm says a job ended: its state, reason, exit code, node, and its last word."""
     text = ask(["scontrol", "show", "job", "--oneliner", job])
     if text is None:  # the controller forgets a job some minutes after its end
-        told = ask(_sacct(job, "State,ExitCode,NodeList")) or ""
-        state, code, node = (*told.partition("\n")[0].split("|"), "", "", "")[:3]
+        accounted = ask(_sacct(job, "State,ExitCode,NodeList")) or ""
+        state, code, node = (*accounted.partition("\n")[0].split("|"), "", "", "")[:3]
         return _state(state, code=code, node=node).said if state else None
-    found = dict(item.partition("=")[::2] for item in text.split())
-    state = found.get("JobState", "unknown state")
-    code, node = found.get("ExitCode", ""), found.get("NodeList", "")
-    said = _state(state, found.get("Reason", ""), code, node).said
+    fields = dict(item.partition("=")[::2] for item in text.split())
+    state = fields.get("JobState", "unknown state")
+    code, node = fields.get("ExitCode", ""), fields.get("NodeList", "")
+    ending = _state(state, fields.get("Reason", ""), code, node).said
     word = _last_word(text)
-    return f"{said}: {word}" if word else said
+    return f"{ending}: {word}" if word else ending
 
 
 def _in_words(code: str) -> str:
@@ -301,5 +303,5 @@ def _last_word(record: str) -> str | None:
         text = read_plain(Path(path[1])).decode(errors="replace") if path else ""
     except (OSError, ValueError):  # the name is not one of a file
         return None
-    found = re.search(r"^slurmstepd\S*: error: (?:\*\*\* )?(.+?)(?: \*\*\*)?$", text, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^slurmstepd\S*: error: (?:\*\*\* )?(.+?)(?: \*\*\*)?$", text, re.MULTILINE)
+    return match[1] if match else None

@@ -79,7 +79,7 @@ def again(build: Path, token: str, *, wanted: bool = True) -> None:
 
 def read(build: Path) -> list[BatchJob]:
     """Return the jobs whose end was not seen, in the order in which they were submitted."""
-    found: dict[str, dict[str, str]] = {}
+    by_token: dict[str, dict[str, str]] = {}
     try:
         text = files.read_plain(build / layout.BATCH_JOBS).decode(errors="replace")
     except OSError:
@@ -87,15 +87,15 @@ def read(build: Path) -> list[BatchJob]:
     for line in text.splitlines():
         # One that was being written when its process died says nothing.
         with contextlib.suppress(msgspec.MsgspecError, RecursionError, KeyError):
-            said = msgspec.json.decode(line, type=dict[str, str])
-            found[said["token"]] = found.get(said["token"], {}) | said
-    jobs = [_job(said) for said in found.values() if "ended" not in said]
-    return [one for one in jobs if one is not None]
+            entry = msgspec.json.decode(line, type=dict[str, str])
+            by_token[entry["token"]] = by_token.get(entry["token"], {}) | entry
+    jobs = [_job(entry) for entry in by_token.values() if "ended" not in entry]
+    return [job for job in jobs if job is not None]
 
 
-def _job(said: Mapping[str, str]) -> BatchJob | None:
+def _job(entry: Mapping[str, str]) -> BatchJob | None:
     try:
-        job = msgspec.convert(said, BatchJob)
+        job = msgspec.convert(entry, BatchJob)
     except msgspec.ValidationError:  # its first line is damaged
         return None
     if job.system not in _IDS and not is_installed(job.system):
@@ -118,12 +118,12 @@ def environment(variables: JsonObject) -> str:
     return hashlib.sha256(json.dumps(variables, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _add(build: Path, said: JsonObject, *, durable: bool = False) -> None:
+def _add(build: Path, entry: JsonObject, *, durable: bool = False) -> None:
     path = build / layout.BATCH_JOBS
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     try:
         # A process that was killed may have left half a line.
-        os.write(descriptor, f"\n{json.dumps(said)}\n".encode())
+        os.write(descriptor, f"\n{json.dumps(entry)}\n".encode())
         if durable:
             os.fsync(descriptor)
     finally:

@@ -18,26 +18,26 @@ from fasthep_smk.util import files
 GONE = "is gone"
 
 
-def difference(path: str | Path, known: files.FileFacts, *, content: bool = False) -> str | None:
+def difference(path: str | Path, facts: files.FileFacts, *, content: bool = False) -> str | None:
     """Return in words how a file differs from what describes it; ``None`` if it does not.
 
     With ``content`` it is read, and its checksum compared as well.
     """
     try:
-        found = os.stat(path)  # noqa: PTH116 (of many thousands; a path object takes longer)
-        if found.st_size == known["size"] and stat.S_ISREG(found.st_mode):
-            changed = content and files.sha256_file(Path(path)) != known["sha256"]
+        status = os.stat(path)  # noqa: PTH116 (of many thousands; a path object takes longer)
+        if status.st_size == facts["size"] and stat.S_ISREG(status.st_mode):
+            changed = content and files.sha256_file(Path(path)) != facts["sha256"]
             return "has changed (its checksum differs)" if changed else None
     except (FileNotFoundError, NotADirectoryError):
         return GONE
     except OSError as error:
         return f"cannot be read ({error.strerror or error})"
-    if not stat.S_ISREG(found.st_mode):
-        return "is a folder" if stat.S_ISDIR(found.st_mode) else "is not a regular file"
-    if found.st_size > known["size"]:
-        return f"is too long ({found.st_size} instead of {known['size']} bytes)"
-    how = "truncated" if found.st_size else "empty"
-    return f"is {how} ({found.st_size} of {known['size']} bytes)"
+    if not stat.S_ISREG(status.st_mode):
+        return "is a folder" if stat.S_ISDIR(status.st_mode) else "is not a regular file"
+    if status.st_size > facts["size"]:
+        return f"is too long ({status.st_size} instead of {facts['size']} bytes)"
+    how = "truncated" if status.st_size else "empty"
+    return f"is {how} ({status.st_size} of {facts['size']} bytes)"
 
 
 def of_results(
@@ -54,14 +54,14 @@ def of_results(
     otherwise belong to the last.
     """
     claims = [
-        (name, folder, known)
+        (name, folder, facts)
         for folder, record in records.items()
-        for name, known in record["results"].items()
+        for name, facts in record["results"].items()
     ]
-    found = _differences([(f"{build}/{name}", known) for name, _, known in claims], content)
+    changes = _differences([(f"{build}/{name}", facts) for name, _, facts in claims], content)
     wrong: dict[str, dict[str, str]] = {}
     right = set()
-    for (name, folder, _), how in zip(claims, found, strict=True):
+    for (name, folder, _), how in zip(claims, changes, strict=True):
         if how is None:
             right.add(name)
         else:
@@ -69,8 +69,8 @@ def of_results(
     if not wrong:
         return {}
     for record in others():
-        for name, known in record["results"].items():
-            if name in wrong and difference(build / name, known, content=content) is None:
+        for name, facts in record["results"].items():
+            if name in wrong and difference(build / name, facts, content=content) is None:
                 right.add(name)
     damaged: dict[str, dict[str, str]] = {}
     for name, by_folder in wrong.items():
@@ -85,12 +85,12 @@ def of_products(
 ) -> dict[str, str]:
     """Return which products of finished jobs are gone or damaged, and how, by their paths."""
     products = [
-        (f"{folder}/{name}", known)
+        (f"{folder}/{name}", facts)
         for folder, record in records.items()
-        for name, known in record["files"].items()
+        for name, facts in record["files"].items()
     ]
-    found = _differences([(f"{build}/{path}", known) for path, known in products], content)
-    return {path: how for (path, _), how in zip(products, found, strict=True) if how is not None}
+    changes = _differences([(f"{build}/{path}", facts) for path, facts in products], content)
+    return {path: how for (path, _), how in zip(products, changes, strict=True) if how is not None}
 
 
 def said(results: Mapping[str, str]) -> str:
@@ -102,6 +102,6 @@ def said(results: Mapping[str, str]) -> str:
 
 def _differences(items: Sequence[tuple[str, files.FileFacts]], content: bool) -> list[str | None]:
     if not content:
-        return [difference(path, known) for path, known in items]
+        return [difference(path, facts) for path, facts in items]
     with ThreadPoolExecutor() as pool:  # hashing and reading do not hold the interpreter
         return list(pool.map(lambda item: difference(*item, content=True), items))

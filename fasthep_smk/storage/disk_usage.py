@@ -113,10 +113,10 @@ def survey(build: Path, jobs: Iterable[TaskJob], *, done: Iterable[str] | None =
     files = list(_walk(build))
     recorded = {file.folder for file in files if file.name == layout.RECORD}
     finished = frozenset(by_folder.keys() & (recorded if done is None else set(done)))
-    found = Survey(build, by_folder, finished, {kind: [] for kind in KINDS}, _environment_of(build))
+    usage = Survey(build, by_folder, finished, {kind: [] for kind in KINDS}, _environment_of(build))
     for file in files:
-        found.files[_kind(file, found, recorded)].append(file)
-    return found
+        usage.files[_kind(file, usage, recorded)].append(file)
+    return usage
 
 
 def amount(files: Iterable[File], seen: set[tuple[int, int]] | None = None) -> Amount:
@@ -168,10 +168,10 @@ def _walk(build: Path) -> Iterator[File]:
                 if entry.is_dir(follow_symlinks=False) or _is_followed(path, entry):
                     folders.append(path)
                     continue
-                found = entry.stat(follow_symlinks=False)
+                status = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
-            yield File(path, found.st_size, (found.st_dev, found.st_ino), found.st_nlink)
+            yield File(path, status.st_size, (status.st_dev, status.st_ino), status.st_nlink)
 
 
 def is_reached(build: Path, folder: str) -> bool:
@@ -191,7 +191,7 @@ def _is_followed(path: str, entry: os.DirEntry[str] | Path) -> bool:
     return path == layout.SMK and Path(entry, "plans").is_dir() and is_own(entry)
 
 
-def _kind(file: File, found: Survey, recorded: set[str]) -> Purpose:
+def _kind(file: File, usage: Survey, recorded: set[str]) -> Purpose:
     top, _, rest = file.path.partition("/")
     second = rest.partition("/")[0]
     if top in _WRITTEN and files.TEMPORARY.fullmatch(file.name):
@@ -205,7 +205,7 @@ def _kind(file: File, found: Survey, recorded: set[str]) -> Purpose:
     if top != "smk":
         return "results"
     if second == "work":
-        return _kind_of_intermediate(file, found, recorded)
+        return _kind_of_intermediate(file, usage, recorded)
     places: dict[str, Purpose] = {
         "old": "superseded results",
         "stage": "unfinished jobs",
@@ -214,10 +214,10 @@ def _kind(file: File, found: Survey, recorded: set[str]) -> Purpose:
     return places.get(second, "translation")
 
 
-def _kind_of_intermediate(file: File, found: Survey, recorded: set[str]) -> Purpose:
+def _kind_of_intermediate(file: File, usage: Survey, recorded: set[str]) -> Purpose:
     if file.folder not in recorded or file.folder.rpartition("/")[2].startswith("."):
         return "unfinished jobs"
-    if file.folder in found.jobs and file.folder not in found.done:
+    if file.folder in usage.jobs and file.folder not in usage.done:
         return "superseded results"
     # A job of no table is one of another variation, if only one was translated.
     return "event streams" if file.name.endswith(".arrow") else "other products"

@@ -110,8 +110,8 @@ def earlier(
 
     ``fate`` is asked as for :func:`with_fate`.
     """
-    found = read(path_of(build, rule, key))
-    return [] if found is None else attempts(with_fate(found, fate))
+    failure = read(path_of(build, rule, key))
+    return [] if failure is None else attempts(with_fate(failure, fate))
 
 
 def attempts(failure: Failure) -> list[EarlierAttempt]:
@@ -159,21 +159,21 @@ def warn(build: Path, rule: str, key: str, text: str) -> None:
     log = layout.log(rule, place)
     with contextlib.suppress(OSError), (build / log).open("a", encoding="utf-8") as stream:
         stream.write(f"{text}\n")
-    said = f"job {' '.join([rule, *place])}: {text}: {log}"
-    files.write_text(warning_of(build, rule, key), said)
+    warning = f"job {' '.join([rule, *place])}: {text}: {log}"
+    files.write_text(warning_of(build, rule, key), warning)
 
 
 def warnings(build: Path) -> list[str]:
     """Return what is to be known of jobs of this run that are done."""
     paths = sorted((build / "smk" / "failures").glob(f"*/*{_WARNING}"))
-    said = (path.read_text(encoding="utf-8", errors="replace")[:_LONGEST_WARNING] for path in paths)
-    return [printable(text) for text in said]
+    raw = (path.read_text(encoding="utf-8", errors="replace")[:_LONGEST_WARNING] for path in paths)
+    return [printable(text) for text in raw]
 
 
 def read_all(build: Path) -> list[Failure]:
     """Return the failures that no later success has cleared."""
     paths = sorted((build / "smk" / "failures").glob("*/*.json"))
-    return [found for path in paths if (found := read(path)) is not None]
+    return [failure for path in paths if (failure := read(path)) is not None]
 
 
 def kinds(build: Path) -> set[FailureKind]:
@@ -184,11 +184,11 @@ def kinds(build: Path) -> set[FailureKind]:
 def headline(failure: Failure) -> str:
     """Return in one line what failed and why."""
     if failure.stage:
-        what = f"stage {failure.stage!r} ({failure.op})"
+        subject = f"stage {failure.stage!r} ({failure.op})"
     else:
         stages = f" (stages {', '.join(failure.stages)})" if failure.stages else ""
-        what = f"rule {failure.rule}{stages}"
-    return f"{what} failed: {failure.problem}"
+        subject = f"rule {failure.rule}{stages}"
+    return f"{subject} failed: {failure.problem}"
 
 
 def in_short(failure: Failure, fate: Callable[[str], str | None] | None = None) -> str:
@@ -203,32 +203,32 @@ def with_fate(failure: Failure, fate: Callable[[str], str | None] | None) -> Fai
     """Return a failure with what the batch system, which ``fate`` asks, says of a killed job."""
     if failure.kind != "killed" or fate is None or failure.batch_job is None or failure.in_pilot:
         return failure
-    said = masked(fate(failure.batch_job) or "")
-    return _ended_by(failure, said) if said else failure
+    cause = masked(fate(failure.batch_job) or "")
+    return _ended_by(failure, cause) if cause else failure
 
 
-def without_pilot(failure: Failure, why: str, said: str | None, fix: str | None = None) -> Failure:
-    """Return the note of a job that has lost its pilots; ``said`` is the fate of the last one."""
-    last = f"{why}; the last one: {said}" if said else why
-    found = _ended_by(failure, masked(said or ""))
-    return replace(failure, kind=found.kind, problem=last, fix=fix)
+def without_pilot(failure: Failure, why: str, cause: str | None, fix: str | None = None) -> Failure:
+    """Return the note of a job that has lost its pilots; ``cause`` is the fate of the last one."""
+    last = f"{why}; the last one: {cause}" if cause else why
+    ended = _ended_by(failure, masked(cause or ""))
+    return replace(failure, kind=ended.kind, problem=last, fix=fix)
 
 
-def is_of_time(said: str) -> bool:
+def is_of_time(cause: str) -> bool:
     """Return whether a batch system says of a job that it was over its time limit."""
-    return _FOR_TIME.search(said) is not None
+    return _FOR_TIME.search(cause) is not None
 
 
-def _ended_by(failure: Failure, said: str) -> Failure:
+def _ended_by(failure: Failure, cause: str) -> Failure:
     """Return a failure with what the batch system says of the end of its batch job."""
     of_pool = f" of pool {failure.pool!r}" if failure.pool else ""
-    if _FOR_MEMORY.search(said):
+    if _FOR_MEMORY.search(cause):
         had = f", {format_bytes(failure.memory)}," if failure.memory else ""
-        return replace(failure, kind="memory", problem=f"over its memory{had}{of_pool} ({said})")
-    if is_of_time(said):
+        return replace(failure, kind="memory", problem=f"over its memory{had}{of_pool} ({cause})")
+    if is_of_time(cause):
         had = f", {format_duration(failure.walltime)}," if failure.walltime else ""
-        return replace(failure, kind="time", problem=f"over its time limit{had}{of_pool} ({said})")
-    return replace(failure, problem=said)
+        return replace(failure, kind="time", problem=f"over its time limit{had}{of_pool} ({cause})")
+    return replace(failure, problem=cause)
 
 
 def span(start: int | None, stop: int | None) -> str:
@@ -251,12 +251,12 @@ def logs_of(failure: Failure) -> list[str]:
 
 def one_line(error: BaseException) -> str:
     """Return an error as a single readable line."""
-    said = str(error)
-    if len(said) > _LONGEST:  # cut between two words: half a secret is not known for one
-        said = said[:_LONGEST].rpartition(" ")[0] or said[:_LONGEST]
-    text = " ".join(said.split()) or type(error).__name__
-    known = type(error).__module__.startswith("fasthep_smk")
-    text = masked(text if known else f"{type(error).__name__}: {text}")
+    message = str(error)
+    if len(message) > _LONGEST:  # cut between two words: half a secret is not known for one
+        message = message[:_LONGEST].rpartition(" ")[0] or message[:_LONGEST]
+    text = " ".join(message.split()) or type(error).__name__
+    ours = type(error).__module__.startswith("fasthep_smk")
+    text = masked(text if ours else f"{type(error).__name__}: {text}")
     return text if len(text) <= 600 else f"{text[:597]}..."
 
 
@@ -272,8 +272,8 @@ def forget(build: Path, but: Collection[str] = ()) -> None:
     folder = build / "smk" / "failures"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)  # jobs could not say that they cannot make it
-    for one in kept:
-        note(build, one)
+    for failure in kept:
+        note(build, failure)
 
 
 def where(failure: Failure) -> str:

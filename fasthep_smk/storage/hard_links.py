@@ -35,9 +35,9 @@ def files_of(value: object) -> Iterator[str]:
             yield from files_of(item)
 
 
-def is_file(path: Path, known: FileFacts) -> bool:
+def is_file(path: Path, facts: FileFacts) -> bool:
     """Whether a file exists and is as long as what describes it says."""
-    return difference(path, known) is None
+    return difference(path, facts) is None
 
 
 def share(source: Path, record: Saved, key: Key, goal: Path, *, name: str | None = None) -> Shared:
@@ -65,14 +65,14 @@ def share(source: Path, record: Saved, key: Key, goal: Path, *, name: str | None
     return entry, described
 
 
-def link(source: Path, goal: Path, known: FileFacts) -> FileFacts:
+def link(source: Path, goal: Path, facts: FileFacts) -> FileFacts:
     """Give a file a second name; return what describes it.
 
     Raises:
         ValueError: it is not as long as it was.
         OSError: there is no such file.
     """
-    if source.stat().st_size != known["size"]:
+    if source.stat().st_size != facts["size"]:
         raise ValueError(f"{source} is damaged")
     try:
         os.link(source, goal)
@@ -80,4 +80,4 @@ def link(source: Path, goal: Path, known: FileFacts) -> FileFacts:
         raise
     except OSError:  # a file system without hard links, or the disk of another folder
         shutil.copyfile(source, goal)
-    return known.copy()
+    return facts.copy()

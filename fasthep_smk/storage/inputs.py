@@ -32,14 +32,14 @@ def identity_of(path: str, root: Path, heads: dict[str, str] | None = None) -> s
         status = (root / here).stat()
     except OSError:
         return f"{path}|missing"
-    known = f"{path}|{status.st_size}|{status.st_mtime_ns}"
+    identity = f"{path}|{status.st_size}|{status.st_mtime_ns}"
     if not stat.S_ISREG(status.st_mode):
-        return known
+        return identity
     heads = {} if heads is None else heads
-    at = f"{known}|{status.st_ctime_ns}|{status.st_ino}"
+    at = f"{identity}|{status.st_ctime_ns}|{status.st_ino}"
     if at not in heads:
         heads[at] = files.head_of(root / here)
-    return f"{known}|{heads[at]}"
+    return f"{identity}|{heads[at]}"
 
 
 class _Stored(TypedDict):
@@ -91,8 +91,8 @@ class Inputs:
 
         A remote file is known by what its server said when it was asked last.
         """
-        said = self._remote.get(path)
-        return self.stat(path) if said is None else f"{path}|{said}"
+        answer = self._remote.get(path)
+        return self.stat(path) if answer is None else f"{path}|{answer}"
 
     def stat(self, path: str) -> str:
         """Return name, size, time and first bytes of a file as they were when first asked for.
@@ -105,8 +105,8 @@ class Inputs:
 
     def changed(self) -> list[str]:
         """Return the files that are not what they were when they were first looked at."""
-        known = self._identities.items()
-        return [path for path, seen in known if identity_of(path, self.root, self._heads) != seen]
+        before = self._identities.items()
+        return [path for path, seen in before if identity_of(path, self.root, self._heads) != seen]
 
     def ask_servers(self, paths: Iterable[str]) -> list[str]:
         """Ask for the remote ones among ``paths``; return those that no server ever knew."""
@@ -131,11 +131,11 @@ class Inputs:
         A remote file is known by what its server says, as in :meth:`identity`. A checksum is kept
         for the inode and its time of change: what else is known of a file, another one may have.
         """
-        known, here = self.identity(path), local_path(path)
+        identity, here = self.identity(path), local_path(path)
         if here is None or not (self.root / here).is_file():
-            return known
+            return identity
         status = (self.root / here).stat()
-        at = f"{known}|{status.st_ctime_ns}|{status.st_ino}"
+        at = f"{identity}|{status.st_ctime_ns}|{status.st_ino}"
         if at not in self._checksums:
             self._checksums[at] = files.sha256_file(self.root / here)
             self._store()
@@ -173,9 +173,9 @@ class Inputs:
         if not all(map(self._is_told_apart, paths)):
             return None
         facts = self.look(paths, trees)
-        if any(one.problem for one in facts.values()):
+        if any(file.problem for file in facts.values()):
             return None
-        return {path: one.entries for path, one in facts.items()}
+        return {path: file.entries for path, file in facts.items()}
 
     def forget_unused(self) -> None:
         """Forget files that this object was not asked for: all that matter have been by now."""
@@ -194,8 +194,8 @@ class Inputs:
         here = local_path(path)
         if here is not None:
             return ":" not in here and not within(path)
-        said = self._asked[path]
-        return said is not None and not said.endswith("|")
+        answer = self._asked[path]
+        return answer is not None and not answer.endswith("|")
 
     def _remember(self, key: str, facts: RootFile) -> None:
         lists: dict[str, str] = {}
@@ -221,7 +221,7 @@ class Inputs:
 
     def _store(self) -> None:
         # A file with a problem is looked at again: it may have been fixed without a new date.
-        kept = {key: one for key, one in sorted(self._known.items()) if not one["problem"]}
+        kept = {key: facts for key, facts in sorted(self._known.items()) if not facts["problem"]}
         used = {digest for item in kept.values() for digest in item["branches"].values()}
         content = {
             "files": kept,
@@ -237,7 +237,7 @@ class Inputs:
 def _alike(paths: Iterable[str], groups: Iterable[Sequence[str]]) -> frozenset[str]:
     """Return the paths of groups but for some ``MANY``: as many, and evenly, from each group."""
     new = frozenset(paths)
-    listed = [found for group in groups if (found := [path for path in group if path in new])]
+    listed = [of_group for group in groups if (of_group := [path for path in group if path in new])]
     room = max(1, MANY // max(1, len(listed)))
     chosen = (group[:: -(-len(group) // room)] for group in listed)
     return frozenset().union(*listed).difference(*chosen)

@@ -87,8 +87,8 @@ def place_in(wildcards: Mapping[str, str]) -> str:
 
 def at_place(own: Mapping[str, _Said], wildcards: Mapping[str, str]) -> _Said | None:
     """Return what is said of a job at its place, or else of its dataset."""
-    found = own.get(place_in(wildcards))
-    return own.get(wildcards.get("dataset", "")) if found is None else found
+    setting = own.get(place_in(wildcards))
+    return own.get(wildcards.get("dataset", "")) if setting is None else setting
 
 
 def read_requests(build: Path) -> Requests:
@@ -100,10 +100,10 @@ def read_requests(build: Path) -> Requests:
         OSError: it cannot be read, or is no regular file.
         ValueError: it is not a JSON object.
     """
-    found: Requests = json.loads(files.read_plain(build / layout.REQUESTS))
-    if not isinstance(found, dict):
+    requests: Requests = json.loads(files.read_plain(build / layout.REQUESTS))
+    if not isinstance(requests, dict):
         raise ValueError(f"{build / layout.REQUESTS} is not a JSON object")
-    return found
+    return requests
 
 
 def attempts_of(requests: Requests, rule: str, key: str) -> list[Asked]:
@@ -114,8 +114,8 @@ def attempts_of(requests: Requests, rule: str, key: str) -> list[Asked]:
     """
     if (apart := requests.get("by_dataset", {}).get(rule)) is not None:
         wildcards = dict(zip(apart["wildcards"], key.split("/"), strict=False))
-        if (found := at_place(apart["attempts"], wildcards)) is not None:
-            return found
+        if (attempts := at_place(apart["attempts"], wildcards)) is not None:
+            return attempts
     return requests["rules"][rule]
 
 
@@ -126,13 +126,13 @@ def word(attempt: int, memory: int | None = None, walltime: int | None = None) -
     return f"{attempt}:{'' if memory is None else memory}:{'' if walltime is None else walltime}"
 
 
-def heard(said: str) -> tuple[int, Asked]:
+def heard(text: str) -> tuple[int, Asked]:
     """Return the number of an attempt, and the amounts of its own, from the word for it.
 
     Raises:
         ValueError: it is no such word.
     """
-    attempt, _, rest = said.partition(":")
+    attempt, _, rest = text.partition(":")
     memory, _, walltime = rest.partition(":")
     asked: Asked = {}
     if memory:

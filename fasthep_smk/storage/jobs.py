@@ -100,8 +100,8 @@ def read_jobs(build: Path) -> list[TaskJob]:
         ((table, problem),) = unread
         raise Findings.one(f"this task table cannot be read: {problem}", file=str(table))
     if unread:  # by a run of another version, for instance: it would be the same for each
-        said = f"{len(unread)} task tables cannot be read; of the first: {unread[0][1]}"
-        raise Findings.one(said, file=str(build / layout.TASKS))
+        message = f"{len(unread)} task tables cannot be read; of the first: {unread[0][1]}"
+        raise Findings.one(message, file=str(build / layout.TASKS))
     order = [*_rules_in_order(build), *tables]
     return [job for rule in dict.fromkeys(order) for job in tables.get(rule, [])]
 
@@ -114,14 +114,14 @@ def jobs_of(build: Path, rule: str) -> dict[str, list[TaskJob]]:
     """
     table = TaskTable.read(build, rule)
     single = {job.key: [job] for job in _jobs(table)}
-    bundles = {key: [single[one][0] for one in b.jobs] for key, b in table.bundles.items()}
+    bundles = {key: [single[job][0] for job in b.jobs] for key, b in table.bundles.items()}
     return {**single, **bundles}
 
 
 def is_done(build: Path, job: TaskJob) -> bool:
     """Whether a job has its record, of what the job is now."""
-    found = _SIGNATURE.search(_head(build, job))
-    return found is not None and found[1] == job.entry.signature
+    match = _SIGNATURE.search(_head(build, job))
+    return match is not None and match[1] == job.entry.signature
 
 
 def state_of(done: bool, note: failures.Failure | None, run: Holder | None) -> State:
@@ -151,26 +151,26 @@ def head_of(build: Path, job: TaskJob) -> JsonObject | None:
     try:
         text = files.read_plain(build / job.folder / layout.RECORD).decode()
         head, cut, rest = text.partition(_AFTER_HEAD)
-        found = json.loads(f"{head.removesuffix(',')}}}" if cut else text)
+        record = json.loads(f"{head.removesuffix(',')}}}" if cut else text)
     except (OSError, ValueError, RecursionError):
         return None
-    right = isinstance(found, dict) and found.get("signature") == job.entry.signature
-    return {**found, "adopted": _ADOPTED in rest} if right else None
+    right = isinstance(record, dict) and record.get("signature") == job.entry.signature
+    return {**record, "adopted": _ADOPTED in rest} if right else None
 
 
 def memory_of(folder: Path) -> int:
     """Return the bytes that the job of a folder held at most, by its record; 0: not known."""
     try:
-        found = _MEMORY.search(files.read_plain(folder / layout.RECORD).decode())
+        match = _MEMORY.search(files.read_plain(folder / layout.RECORD).decode())
     except (OSError, ValueError):
         return 0
-    return int(found[1]) if found else 0
+    return int(match[1]) if match else 0
 
 
 def waited_for(build: Path, job: TaskJob) -> str | None:
     """Return the pool that a finished job has waited for in vain: it ran in its fallback."""
-    found = _WAITED_FOR.search(_head(build, job))
-    return found[1] if found else None
+    match = _WAITED_FOR.search(_head(build, job))
+    return match[1] if match else None
 
 
 def fallbacks(build: Path) -> dict[str, str]:

@@ -81,8 +81,8 @@ def taken(build: Path) -> Iterator[Taken]:
     """
     counted = entries(build)
     for job in read_jobs(build):
-        if (one := taken_by(build, job, counted)) is not None:
-            yield one
+        if (took := taken_by(build, job, counted)) is not None:
+            yield took
 
 
 def taken_by(build: Path, job: TaskJob, counted: Mapping[str, int]) -> Taken | None:
@@ -103,9 +103,9 @@ def entries(build: Path) -> dict[str, int]:
     try:
         cache = files.unseal(files.read_plain(build / layout.INPUTS))["files"]
         return {
-            name.rpartition("|")[0]: max(known["entries"].values())
-            for name, known in cache.items()
-            if known.get("entries")
+            name.rpartition("|")[0]: max(facts["entries"].values())
+            for name, facts in cache.items()
+            if facts.get("entries")
         }
     except (OSError, files.Altered, KeyError, TypeError, ValueError, AttributeError):
         return {}
@@ -119,8 +119,8 @@ def events_of(job: TaskJob, counted: Mapping[str, int]) -> int | None:
     if partition["start"] is not None and partition["stop"] is not None:
         return partition["stop"] - partition["start"]
     origin = job.entry.origin
-    known = [counted.get(one) for one in (origin["files"] if origin else ())]
-    return known[0] if len(known) == 1 else None
+    counts = [counted.get(file) for file in (origin["files"] if origin else ())]
+    return counts[0] if len(counts) == 1 else None
 
 
 def _taken(job: TaskJob, head: JsonObject, events: int | None) -> Taken | None:

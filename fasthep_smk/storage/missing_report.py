@@ -21,8 +21,8 @@ WARNINGS = "warnings.md"
 
 def reported(build: Path) -> str:
     """Return what to say of a build folder whose results lack partitions; nothing if none do."""
-    found = _found(build, REPORT)
-    lines = [f"THE RESULTS ARE INCOMPLETE: see {', '.join(map(str, found))}"] if found else []
+    reports = _found(build, REPORT)
+    lines = [f"THE RESULTS ARE INCOMPLETE: see {', '.join(map(str, reports))}"] if reports else []
     if samples := _found(build, SAMPLE):
         lines.append(f"THE RESULTS ARE A SAMPLE: see {', '.join(map(str, samples))}")
     return "\n".join(lines)
@@ -51,12 +51,12 @@ def of_sample(sample: SampleFacts | None) -> str:
 
 def said_by_jobs(build: Path) -> list[str]:
     """Return what jobs warned of, by the reports in a build folder: a text for each stage."""
-    said = []
+    texts = []
     for path in _found(build, WARNINGS):
         of = "" if path.parent.name == "reports" else f"variation {path.parent.name!r}: "
         lines = path.read_text(encoding="utf-8").splitlines()
-        said += [f"{of}{one.removeprefix('- ')}" for one in lines]
-    return said
+        texts += [f"{of}{text.removeprefix('- ')}" for text in lines]
+    return texts
 
 
 def said_of_sample(sample: SampleFacts) -> str:
@@ -74,8 +74,8 @@ def markdown(missing: Iterable[MissingPartition], total: int) -> str:
     if not missing:
         return ""
     rows = [
-        [one["dataset"], one["file"], failures.span(one["start"], one["stop"]), one["reason"]]
-        for one in missing
+        [part["dataset"], part["file"], failures.span(part["start"], part["stop"]), part["reason"]]
+        for part in missing
     ]
     lines = [
         "# Missing partitions",

@@ -78,10 +78,10 @@ class Surroundings:
     ) -> None:
         self._launch = str(launch)
         real = os.path.realpath(launch)
-        self._starts = tuple(f"{one.rstrip('/')}/" for one in dict.fromkeys([self._launch, real]))
+        self._starts = tuple(f"{path.rstrip('/')}/" for path in dict.fromkeys([self._launch, real]))
         self._home = f"{os.path.expanduser('~').rstrip('/')}/"  # noqa: PTH111
         self._variables = {
-            name: known for name, known in variables.items() if f"${name}" not in ignored
+            name: value for name, value in variables.items() if f"${name}" not in ignored
         }
         self._identity = cache(self._look)
 
@@ -108,17 +108,17 @@ class Surroundings:
             return self._home + name[2:]
         return os.path.join(self._launch, name)  # noqa: PTH118
 
-    def identity(self, one: Observation) -> str | None:
+    def identity(self, observation: Observation) -> str | None:
         """Return what identifies now what was observed."""
-        return self._identity(one.kind, one.name, one.path)
+        return self._identity(observation.kind, observation.name, observation.path)
 
     def _look(self, kind: Kind, name: str, path: str) -> str | None:
         if kind == "variable":
             every = files.digest_of(sorted(self._variables.items()))[:16] if name == ALL else None
             return every or self._variables.get(name)
         if kind == "package":
-            found = package_identity(name)
-            return None if found == NOT_INSTALLED else found
+            identity = package_identity(name)
+            return None if identity == NOT_INSTALLED else identity
         if kind == "module":
             from fasthep_smk.flow.op_identity import module_file
 
@@ -141,62 +141,62 @@ class Checks:
 
     def change(self, record: Record) -> str | None:
         """Return what has changed, in words; ``None`` if nothing has."""
-        found = (self._change_of(digest) for digest in record.get("observed") or ())
-        return next((text for text in found if text is not None), None)
+        changes = (self._change_of(digest) for digest in record.get("observed") or ())
+        return next((text for text in changes if text is not None), None)
 
     def _look(self, digest: str) -> str | None:
         observations = load(self._build, digest)
         if observations is None:
             return "the list of files that it read is missing"
-        for one in observations:
-            if one.kind == "written" or self._is_ignored(one):
+        for observation in observations:
+            if observation.kind == "written" or self._is_ignored(observation):
                 continue
-            now = self._surroundings.identity(one)
-            if now != one.identity and not self._is_elsewhere(one, digest):
-                return _in_words(one, now)
+            now = self._surroundings.identity(observation)
+            if now != observation.identity and not self._is_elsewhere(observation, digest):
+                return _in_words(observation, now)
         return None
 
-    def _is_elsewhere(self, one: Observation, digest: str) -> bool:
+    def _is_elsewhere(self, observation: Observation, digest: str) -> bool:
         """Whether this is of another machine or environment, and not edited here since.
 
         A node may have another ``/etc/hosts``, a container other packages: that is no edit.
         """
-        if one.kind == "package":
-            return one.path not in ("", sys.prefix)
-        if one.kind != "file" or one.path in ("", machine()):
+        if observation.kind == "package":
+            return observation.path not in ("", sys.prefix)
+        if observation.kind != "file" or observation.path in ("", machine()):
             return False
         try:
             seen = (self._build / layout.observed(digest)).stat().st_mtime
-            return Path(one.name).stat().st_mtime <= seen
+            return Path(observation.name).stat().st_mtime <= seen
         except OSError:
             return True
 
-    def _is_ignored(self, one: Observation) -> bool:
-        if one.kind == "variable":
-            return f"${one.name}" in self._named.ignored
-        if one.kind != "file":
+    def _is_ignored(self, observation: Observation) -> bool:
+        if observation.kind == "variable":
+            return f"${observation.name}" in self._named.ignored
+        if observation.kind != "file":
             return False
-        path = os.path.normpath(self._surroundings.path_of(one.name))
-        return self._named.is_ignored(path) or self._named.is_made(path, one.by)
+        path = os.path.normpath(self._surroundings.path_of(observation.name))
+        return self._named.is_ignored(path) or self._named.is_made(path, observation.by)
 
 
-def _in_words(one: Observation, now: str | None) -> str:
-    variable = "the environment" if one.name == ALL else f"the variable {one.name}"
-    what = {"variable": variable, "package": f"the package {one.name}"}
-    verb = "imported" if one.kind in ("module", "package") else "read"
-    subject = f"{what.get(one.kind, one.name)}, {verb} by {one.by},"
+def _in_words(observation: Observation, now: str | None) -> str:
+    variable = "the environment" if observation.name == ALL else f"the variable {observation.name}"
+    names = {"variable": variable, "package": f"the package {observation.name}"}
+    verb = "imported" if observation.kind in ("module", "package") else "read"
+    subject = f"{names.get(observation.kind, observation.name)}, {verb} by {observation.by},"
     if now is None:
         return f"{subject} is gone"
-    if one.identity is None:
+    if observation.identity is None:
         return f"{subject} was not there before"
-    if one.kind == "package":
-        return f"{subject} is another version: {one.identity} → {now}"
+    if observation.kind == "package":
+        return f"{subject} is another version: {observation.identity} → {now}"
     return f"{subject} has changed"
 
 
 def save(build: Path, observations: Iterable[Observation]) -> str:
     """Write the observations of a job, unless another one has; return their digest."""
-    content = [list(astuple(one)) for one in observations]
+    content = [list(astuple(observation)) for observation in observations]
     digest = digest_of(content)
     path = build / layout.observed(digest)
     if path.exists():
@@ -237,14 +237,14 @@ def _understood(*item: Any) -> Observation:
     Raises:
         TypeError, ValueError: it is none.
     """
-    one = Observation(*item)
-    texts = (one.name, one.by, one.path)
-    if one.kind not in get_args(Kind) or not all(isinstance(text, str) for text in texts):
+    observed = Observation(*item)
+    texts = (observed.name, observed.by, observed.path)
+    if observed.kind not in get_args(Kind) or not all(isinstance(text, str) for text in texts):
         raise TypeError("of another kind")
-    if not isinstance(one.identity, str | None) or "\0" in one.name + one.path:
+    if not isinstance(observed.identity, str | None) or "\0" in observed.name + observed.path:
         raise ValueError("no name of a file")
-    os.fsencode(one.name + one.path)
-    return one
+    os.fsencode(observed.name + observed.path)
+    return observed
 
 
 def written(build: Path, launch: Path) -> Made:
@@ -253,13 +253,13 @@ def written(build: Path, launch: Path) -> Made:
     ``launch`` is the folder that relative names start in.
     """
     place = Surroundings(launch, {})
-    made: dict[str, dict[str | None, set[str]]] = {}
+    by_path: dict[str, dict[str | None, set[str]]] = {}
     for path in sorted((build / layout.OBSERVED).glob("*.json")):
-        for one in load(build, path.stem) or ():
-            if one.kind == "written" and one.identity is not None:
-                known = made.setdefault(os.path.normpath(place.path_of(one.name)), {})
-                known.setdefault(one.identity, set()).add(one.by)
-    return made
+        for observation in load(build, path.stem) or ():
+            if observation.kind == "written" and observation.identity is not None:
+                writers = by_path.setdefault(os.path.normpath(place.path_of(observation.name)), {})
+                writers.setdefault(observation.identity, set()).add(observation.by)
+    return by_path
 
 
 _HEAD = re.compile(rb'"observed": (\[[^\]]*\])')
@@ -270,7 +270,7 @@ def inherited(build: Path, folders: Iterable[str]) -> list[str]:
 
     They stand in the head of a record: nothing else of it is read.
     """
-    found: dict[str, None] = {}
+    digests: dict[str, None] = {}
     for folder in folders:
         with (
             contextlib.suppress(OSError, ValueError, TypeError, RecursionError),
@@ -279,8 +279,8 @@ def inherited(build: Path, folders: Iterable[str]) -> list[str]:
             head = s.read(4096)
             while (match := _HEAD.search(head)) is None and (more := s.read(65536)):
                 head += more
-            found.update(dict.fromkeys(json.loads(match[1]) if match else ()))
-    return list(found)
+            digests.update(dict.fromkeys(json.loads(match[1]) if match else ()))
+    return list(digests)
 
 
 @cache

@@ -112,7 +112,7 @@ def dump(value: object, key: str) -> bytes:
     return content
 
 
-def sent(made: bytes | Path, *, key: str | None = None, file: str | None = None) -> None:
+def sent(pickled: bytes | Path, *, key: str | None = None, file: str | None = None) -> None:
     """Refuse early what would not be taken where it is sent, if this process's job sends it.
 
     Raises:
@@ -120,7 +120,7 @@ def sent(made: bytes | Path, *, key: str | None = None, file: str | None = None)
     """
     if _listed is None:
         return
-    content = files.read_plain(made, LARGEST + 1) if isinstance(made, Path) else made
+    content = files.read_plain(pickled, LARGEST + 1) if isinstance(pickled, Path) else pickled
     try:
         check(content, _listed)
     except RefusedPickle as error:
@@ -145,10 +145,10 @@ def check(content: bytes, listed: Iterable[str]) -> None:
     if len(content) > LARGEST:
         raise RefusedPickle(f"it is larger than {LARGEST // 10**6} MB")
     classes = {(module, name) for module, _, name in (item.partition(":") for item in listed)}
-    found = names_in(content)
-    if found <= HISTOGRAM and found - PLAIN:
+    names = names_in(content)
+    if names <= HISTOGRAM and names - PLAIN:
         load_histogram(content)
-    elif others := found - classes - (PLAIN | HISTOGRAM if classes else set()):
+    elif others := names - classes - (PLAIN | HISTOGRAM if classes else set()):
         raise RefusedPickle("it holds", others)
 
 
@@ -181,7 +181,7 @@ def names_in(content: bytes, *, tuples: float = math.inf) -> set[Name]:
     """
     import pickletools  # few processes need it
 
-    found: set[Name] = set()
+    names: set[Name] = set()
     memo: list[object] = []
     # The two values that were pushed last, as far as they are texts or tuples.
     below: object = None
@@ -202,7 +202,7 @@ def names_in(content: bytes, *, tuples: float = math.inf) -> set[Name]:
             elif name == "STACK_GLOBAL":
                 if not isinstance(below, str) or not isinstance(top, str):
                     raise ValueError("it hides what it names")
-                found.add((below, top))
+                names.add((below, top))
                 below = top = None
             elif name.startswith("TUPLE"):
                 below, top, many = None, _TUPLE, many + 1
@@ -212,7 +212,7 @@ def names_in(content: bytes, *, tuples: float = math.inf) -> set[Name]:
                 raise ValueError("it has too many tuples")
     except Exception as error:
         raise RefusedPickle(f"it is not a pickle as Python writes it: {error}") from error
-    return found
+    return names
 
 
 def load_histogram(content: bytes) -> hist.BaseHist:
@@ -224,14 +224,14 @@ def load_histogram(content: bytes) -> hist.BaseHist:
     if others := names_in(content, tuples=_TUPLES) - HISTOGRAM:
         raise RefusedPickle("it names objects that histograms do not contain:", others)
     try:
-        found = _Histograms(io.BytesIO(content)).load()
+        histogram = _Histograms(io.BytesIO(content)).load()
     except RefusedPickle:
         raise
     except Exception as error:
         raise RefusedPickle(f"it is not a histogram: {error}") from error
-    if not isinstance(found, _Histogram):
+    if not isinstance(histogram, _Histogram):
         raise RefusedPickle("it is not a histogram")
-    return found.real
+    return histogram.real
 
 
 class _Histograms(pickle.Unpickler):
@@ -316,10 +316,10 @@ class _Storage(_StandIn):
                 raise RefusedPickle("it contains an axis that is not one")
         self.real = self.cls.__new__(self.cls)
         self.real.__setstate__((*checked, cells.real))
-        made = [self.real.axis(number) for number in range(self.real.rank())]
-        if self.real.size() != math.prod(axis.extent for axis in made):
+        real_axes = [self.real.axis(number) for number in range(self.real.rank())]
+        if self.real.size() != math.prod(axis.extent for axis in real_axes):
             raise RefusedPickle("its number of cells does not fit its axes")
-        for axis in made:  # only some may be empty, to grow
+        for axis in real_axes:  # only some may be empty, to grow
             if axis.size < type(axis).__name__.startswith(("regular", "variable")):
                 raise RefusedPickle("an axis in it has no bins")
 

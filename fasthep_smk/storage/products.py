@@ -192,13 +192,13 @@ class _Writer:
     def adopt(self, archive: Path, entries: Iterable[ProductEntry]) -> list[ProductEntry]:
         """Copy what another archive holds of some products, under the same names."""
         adopted = [entry.copy() for entry in entries]
-        numbers = {int(one) for one in re.findall(r'"member": "p(\d+)', json.dumps(adopted))}
+        numbers = {int(number) for number in re.findall(r'"member": "p(\d+)', json.dumps(adopted))}
         if not numbers:
             return adopted
         with zipfile.ZipFile(archive) as source:
             for item in source.infolist():
-                found = re.match(r"p(\d+)[_.]", item.filename)
-                if found is not None and int(found[1]) in numbers:
+                match = re.match(r"p(\d+)[_.]", item.filename)
+                if match is not None and int(match[1]) in numbers:
                     content = source.read(item)
                     if item.filename.endswith(pickles.MEMBER):
                         pickles.sent(content, file=str(archive))
@@ -319,8 +319,8 @@ def same_histogram(left: hist.BaseHist, right: hist.BaseHist) -> bool:
         and left.__dict__ == right.__dict__
         and len(left.axes) == len(right.axes)
         and all(
-            one == two and one.traits == two.traits and one.__dict__ == two.__dict__
-            for one, two in zip(left.axes, right.axes, strict=True)
+            axis == other and axis.traits == other.traits and axis.__dict__ == other.__dict__
+            for axis, other in zip(left.axes, right.axes, strict=True)
         )
         and left.storage_type is right.storage_type
         and left.view(flow=True).tobytes() == right.view(flow=True).tobytes()

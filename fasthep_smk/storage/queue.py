@@ -48,12 +48,12 @@ def note(build: Path, pools: Mapping[str, str]) -> None:
 
     Nothing is noted if the batch system does not answer.
     """
-    found = find(build)
-    if found is None:
+    remaining = find(build)
+    if remaining is None:
         return
     counts = Counter(
         (left.job.pilot or pools.get(left.job.rule, ""), left.queued.reason)
-        for left in found
+        for left in remaining
         if left.queued.state == "waiting"
     )
     waiting = [[pool, reason, many] for (pool, reason), many in counts.items()]
@@ -68,18 +68,18 @@ def noted(build: Path) -> list[Waited]:
         lines = files.read_plain(build / layout.QUEUE_NOTES).decode(errors="replace").splitlines()
     except OSError:
         return []
-    found = []
+    waits = []
     for line in lines:
         try:
-            told = json.loads(line)
-            at = float(told["time"])
-            found += [
+            entry = json.loads(line)
+            at = float(entry["time"])
+            waits += [
                 Waited(at, str(pool), str(reason), int(many))
-                for pool, reason, many in told["waiting"]
+                for pool, reason, many in entry["waiting"]
             ]
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-    return found
+    return waits
 
 
 def find(build: Path, *, patience: float = 0.0) -> list[Left] | None:
@@ -90,9 +90,9 @@ def find(build: Path, *, patience: float = 0.0) -> list[Left] | None:
     """
     noted = batch_jobs.read(build)
 
-    def is_complete(found: list[Left] | None) -> bool:
-        seen = {left.job.token for left in found or ()}
-        return found is not None and all(one.batch_id or one.token in seen for one in noted)
+    def is_complete(remaining: list[Left] | None) -> bool:
+        seen = {left.job.token for left in remaining or ()}
+        return remaining is not None and all(job.batch_id or job.token in seen for job in noted)
 
     return until(
         lambda: _matching(noted, build), seconds=patience, pause=_PAUSE, enough=is_complete
@@ -100,24 +100,24 @@ def find(build: Path, *, patience: float = 0.0) -> list[Left] | None:
 
 
 def _matching(noted: list[BatchJob], build: Path) -> list[Left] | None:
-    found: list[Left] = []
-    for system in dict.fromkeys(one.system for one in noted):
+    remaining: list[Left] = []
+    for system in dict.fromkeys(job.system for job in noted):
         queued = sites.system(system).queued(build)
         if queued is None:
             return None
-        mine = [one for one in noted if one.system == system]
-        known = {one.batch_id.partition("_")[0]: one for one in mine if one.batch_id}
-        found += [
-            Left(job, one)
-            for one in queued  # numbers may begin anew, and another one's job may have this one
-            if (job := known.get(one.batch_id)) and job.name in ("", one.name)
+        mine = [job for job in noted if job.system == system]
+        by_id = {job.batch_id.partition("_")[0]: job for job in mine if job.batch_id}
+        remaining += [
+            Left(job, entry)
+            for entry in queued  # numbers may begin anew, and another one's job may have this one
+            if (job := by_id.get(entry.batch_id)) and job.name in ("", entry.name)
         ]
         # Of a submission whose answer was not heard, the name tells.
-        for lost in (one for one in mine if not one.batch_id and one.name):
-            named = [one for one in queued if one.name == lost.name and one.batch_id not in known]
-            alike = [one for one in mine if one.name == lost.name and not one.batch_id]
+        for lost in (job for job in mine if not job.batch_id and job.name):
+            named = [job for job in queued if job.name == lost.name and job.batch_id not in by_id]
+            alike = [job for job in mine if job.name == lost.name and not job.batch_id]
             sure = len(named) == len(alike) == 1
-            for one in named:
-                job = replace(lost, batch_id=one.batch_id)
-                found.append(Left(job if sure else replace(job, signature=""), one))
-    return found
+            for entry in named:
+                job = replace(lost, batch_id=entry.batch_id)
+                remaining.append(Left(job if sure else replace(job, signature=""), entry))
+    return remaining

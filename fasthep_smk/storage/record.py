@@ -105,13 +105,13 @@ class _Signed(Protocol):
     def reads(self) -> tuple[Read, ...]: ...
 
 
-def made_of(job: _Signed, known: Mapping[str, NodeFacts], origin: OriginFacts | None) -> MadeOf:
-    """Return what the products of a job follow from; ``known`` are the facts of its rule's nodes.
+def made_of(job: _Signed, facts: Mapping[str, NodeFacts], origin: OriginFacts | None) -> MadeOf:
+    """Return what the products of a job follow from; ``facts`` are the facts of its rule's nodes.
 
     The job is one of a plan's or an entry of a task table.
     """
     return {
-        "nodes": {node: known[node] for node in job.nodes},
+        "nodes": {node: facts[node] for node in job.nodes},
         "origin": origin,
         "reads": [read.folder for read in job.reads],
     }

@@ -42,25 +42,25 @@ class Archived:
     files: tuple[File, ...]
 
 
-def cleanable(found: Survey, *, everything: bool = False) -> list[Freeable]:
+def cleanable(survey: Survey, *, everything: bool = False) -> list[Freeable]:
     """Return what ``fasthep-smk clean`` deletes: nothing that a finished run still needs.
 
     With ``everything`` only results are left, and the next run starts from nothing.
     """
-    streams = found.of("event streams") if everything else _idle_streams(found)
+    streams = survey.of("event streams") if everything else _idle_streams(survey)
     parts = [
-        Freeable("superseded results", tuple(found.of("superseded results"))),
+        Freeable("superseded results", tuple(survey.of("superseded results"))),
         Freeable("event streams", tuple(streams)),
     ]
     if everything:
-        parts.append(Freeable("other products", tuple(found.of("other products"))))
+        parts.append(Freeable("other products", tuple(survey.of("other products"))))
     parts += [
-        Freeable("leftovers of killed jobs", tuple(found.of("unfinished jobs"))),
-        Freeable("logs of succeeded jobs", tuple(_old_logs(found))),
-        Freeable("unused old metadata", tuple(_unused_translation(found))),
-        Freeable("environments", tuple(_environments(found, everything=everything))),
+        Freeable("leftovers of killed jobs", tuple(survey.of("unfinished jobs"))),
+        Freeable("logs of succeeded jobs", tuple(_old_logs(survey))),
+        Freeable("unused old metadata", tuple(_unused_translation(survey))),
+        Freeable("environments", tuple(_environments(survey, everything=everything))),
     ]
-    own = found.of("Snakemake's own")
+    own = survey.of("Snakemake's own")
     if everything:
         parts.append(Freeable("Snakemake's own", tuple(own)))
     else:
@@ -70,42 +70,42 @@ def cleanable(found: Survey, *, everything: bool = False) -> list[Freeable]:
 
 
 def after_success(
-    found: Survey, keep: Keep, superseded: Iterable[Archived], *, little: int = LITTLE
+    survey: Survey, keep: Keep, superseded: Iterable[Archived], *, little: int = LITTLE
 ) -> list[Freeable]:
     """Return what goes after a run that succeeded. ``superseded`` are all archived folders.
 
     ``auto`` lets superseded results take as much as the current results and intermediates, or
     ``little`` bytes if that is more.
     """
-    if keep == "all" or not found.complete:
+    if keep == "all" or not survey.complete:
         return []
     superseded = list(superseded)
     if keep == "none":
-        streams = [file for file in found.of("event streams") if _may_go(file, found)]
-        partitions = {job.folder for job in found.jobs.values() if job.scope == "partition"}
+        streams = [file for file in survey.of("event streams") if _may_go(file, survey)]
+        partitions = {job.folder for job in survey.jobs.values() if job.scope == "partition"}
         archives = [
             file
-            for file in found.of("other products")
+            for file in survey.of("other products")
             if file.name == layout.ARCHIVE and file.folder in partitions
         ]
-        gone = [file for one in superseded for file in one.files]
+        gone = [file for job in superseded for file in job.files]
         parts = [
             Freeable("superseded results", tuple(gone)),
             Freeable("event streams", tuple(streams)),
             Freeable("products of partitions", tuple(archives)),
         ]
         return [part for part in parts if part.files]
-    current = found.of("results", "event streams", "other products")
+    current = survey.of("results", "event streams", "other products")
     room = max(amount(current).size, little)
     beyond = oldest_beyond(room, superseded, beside=current)
-    files = tuple(file for one in beyond for file in one.files)
+    files = tuple(file for job in beyond for file in job.files)
     return [Freeable("superseded results", files)] if files else []
 
 
-def _environments(found: Survey, *, everything: bool) -> Iterator[File]:
+def _environments(survey: Survey, *, everything: bool) -> Iterator[File]:
     """Yield packed environments but for the one that jobs are sent: packing takes a while."""
-    used = found.environment
-    for file in found.of("environments"):
+    used = survey.environment
+    for file in survey.of("environments"):
         if everything or (used is not None and file.path.removesuffix(".sha256") != used):
             yield file
 
@@ -118,24 +118,24 @@ def oldest_beyond(
     The oldest go first. What is ``beside`` them costs nothing more when they share it.
     """
     seen = {file.inode for file in beside}
-    newest_first = sorted(superseded, key=lambda one: (one.when, one.folder), reverse=True)
+    newest_first = sorted(superseded, key=lambda job: (job.when, job.folder), reverse=True)
     taken = 0
-    for number, one in enumerate(newest_first):
-        taken += amount(one.files, seen).size
+    for number, job in enumerate(newest_first):
+        taken += amount(job.files, seen).size
         if taken > room:
             return newest_first[number:][::-1]
     return []
 
 
-def archived(found: Survey) -> list[Archived]:
+def archived(survey: Survey) -> list[Archived]:
     """Return the folders of superseded jobs; putting one away has set its modification time."""
     folders: dict[str, list[File]] = {}
-    for file in found.of("superseded results"):
+    for file in survey.of("superseded results"):
         folders.setdefault(_job_folder(file), []).append(file)
     dated: list[Archived] = []
     for folder, files in folders.items():
         try:
-            when = (found.build / folder).stat().st_mtime
+            when = (survey.build / folder).stat().st_mtime
         except OSError:
             when = 0.0
         dated.append(Archived(folder, when, tuple(files)))
@@ -147,24 +147,24 @@ def _job_folder(file: File) -> str:
     return "/".join(parts[:3]) if file.path.startswith(f"{layout.OLD}/") else file.folder
 
 
-def _idle_streams(found: Survey) -> list[File]:
+def _idle_streams(survey: Survey) -> list[File]:
     """Return the event streams of finished jobs that no unfinished job will read."""
     awaited = {
         path
-        for job in found.jobs.values()
-        if job.folder not in found.done
+        for job in survey.jobs.values()
+        if job.folder not in survey.done
         for path in job.entry.inputs
     }
     return [
         file
-        for file in found.of("event streams")
-        if _may_go(file, found) and f"{file.folder}/{_declared(file)}" not in awaited
+        for file in survey.of("event streams")
+        if _may_go(file, survey) and f"{file.folder}/{_declared(file)}" not in awaited
     ]
 
 
-def _may_go(file: File, found: Survey) -> bool:
+def _may_go(file: File, survey: Survey) -> bool:
     """Whether Snakemake notices that a stream is gone when something needs it, or never has to."""
-    job = found.jobs.get(file.folder)
+    job = survey.jobs.get(file.folder)
     if job is None:
         return False
     return _declared(file) in job.outputs or file.name.endswith(layout.CACHED)
@@ -175,17 +175,17 @@ def _declared(file: File) -> str:
     return _NUMBERED.sub(".arrow", file.name)
 
 
-def _old_logs(found: Survey) -> list[File]:
+def _old_logs(survey: Survey) -> list[File]:
     """Return the logs of jobs that succeeded or are no more; the run's own log stays.
 
     What a batch system captured is named after its own jobs: it goes when all jobs are done.
     """
     unfinished = {
-        layout.log(*_place(job)) for job in found.jobs.values() if job.folder not in found.done
+        layout.log(*_place(job)) for job in survey.jobs.values() if job.folder not in survey.done
     }
     captured = tuple(f"{folder}/" for folder in layout.CAPTURED)
     old: list[File] = []
-    for file in found.of("logs"):
+    for file in survey.of("logs"):
         if file.path.startswith(f"{layout.LOGS}/"):
             if _ATTEMPT.sub(".log", file.path) not in unfinished:
                 old.append(file)
@@ -194,14 +194,14 @@ def _old_logs(found: Survey) -> list[File]:
     return old
 
 
-def _unused_translation(found: Survey) -> list[File]:
+def _unused_translation(survey: Survey) -> list[File]:
     """Return slim plans and benchmarks of what the last translation has no more."""
-    used = {job.entry.plan for job in found.jobs.values()}
-    used.update(layout.benchmark(*_place(job)) for job in found.jobs.values())
+    used = {job.entry.plan for job in survey.jobs.values()}
+    used.update(layout.benchmark(*_place(job)) for job in survey.jobs.values())
     places = (f"{layout.PLANS}/", f"{layout.BENCHMARKS}/")
     return [
         file
-        for file in found.of("translation")
+        for file in survey.of("translation")
         if file.path.startswith(places) and file.path not in used
     ]
 

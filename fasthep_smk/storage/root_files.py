@@ -63,8 +63,8 @@ def look_into(
                 initargs=(signal.SIGINT, signal.SIG_DFL),
             ) as pool,
         ):
-            found = pool.map(look, paths, briefly, chunksize=_AT_A_TIME)
-            return dict(zip(paths, found, strict=True))
+            contents = pool.map(look, paths, briefly, chunksize=_AT_A_TIME)
+            return dict(zip(paths, contents, strict=True))
     with ThreadPoolExecutor(max_workers=8) as threads:
         return dict(zip(paths, threads.map(look, paths, briefly), strict=True))
 
@@ -93,14 +93,14 @@ def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> Root
                     return RootFile({}, {}, problem=problem)
             for tree in trees:
                 try:
-                    found = held[tree]
+                    opened_tree = held[tree]
                 except KeyError:
                     return RootFile({}, {}, problem=_no_tree(tree, held))
-                if not hasattr(found, "num_entries"):  # no more of it was read
-                    (entries[tree],) = found.member("fEntries")
+                if not hasattr(opened_tree, "num_entries"):  # no more of it was read
+                    (entries[tree],) = opened_tree.member("fEntries")
                     continue
-                entries[tree] = int(found.num_entries)
-                branches[tree] = frozenset(_branch_names(found))
+                entries[tree] = int(opened_tree.num_entries)
+                branches[tree] = frozenset(_branch_names(opened_tree))
     except Exception as error:
         # Whatever uproot meets in a damaged file, the user needs the file's name.
         first_line = next(iter(str(error).strip().splitlines()), "")
@@ -131,9 +131,9 @@ def _branch_names(tree: uproot.TTree) -> set[str]:
 
 
 def _no_tree(tree: str, opened: uproot.ReadOnlyDirectory) -> str:
-    found = sorted({key.partition(";")[0] for key in opened.keys(recursive=True)})
-    close = nearest(tree, found)
-    listed = ", ".join(found[:8]) or "nothing"
+    names = sorted({key.partition(";")[0] for key in opened.keys(recursive=True)})
+    close = nearest(tree, names)
+    listed = ", ".join(names[:8]) or "nothing"
     return f"holds no tree {tree!r}" + (
         f"; did you mean {close!r}?" if close else f"; it holds {listed}"
     )
@@ -153,7 +153,7 @@ def _file_problem(location: Path, path: str, root: Path) -> str | None:
 def _missing(path: str, root: Path) -> str:
     folder = (root / path).parent
     parts = re.split(r"[\s,;]+", path.strip(" \t\n,;"))
-    if all((root / one).is_file() for one in parts):
+    if all((root / part).is_file() for part in parts):
         if len(parts) == 1:
             return (
                 f"does not exist; did you mean {parts[0]}, without {path.replace(parts[0], '')!r}?"

@@ -213,7 +213,7 @@ class TaskTable(_Shape, frozen=True, kw_only=True):
         """
         bundles = {key: self.bundles[key]} if key in self.bundles else {}
         keys = bundles[key].jobs if bundles else (key,)
-        jobs = {one: self.jobs[one] for one in keys}
+        jobs = {job_key: self.jobs[job_key] for job_key in keys}
         siblings = self.number_of_jobs
         return msgspec.structs.replace(self, jobs=jobs, bundles=bundles, siblings=siblings)
 

@@ -101,15 +101,15 @@ def open_parcel(
                 raise DamagedParcel(f"{path.name}: {name!r} is not a file that this job sends")
         left = dict(listed)
         while (member := tar.next()) is not None:
-            known = left.pop(member.name, None)
-            if known is None or not _is_plain(member) or member.size != known["size"]:
+            entry = left.pop(member.name, None)
+            if entry is None or not _is_plain(member) or member.size != entry["size"]:
                 raise DamagedParcel(
                     f"{path.name}: {member.name!r} differs from its entry in the list of files"
                 )
             goal = folder / member.name
             goal.parent.mkdir(parents=True, exist_ok=True)
-            _copy(_stream(tar, member), goal, known, f"{path.name}: {member.name!r}")
-            goal.chmod(known["mode"])
+            _copy(_stream(tar, member), goal, entry, f"{path.name}: {member.name!r}")
+            goal.chmod(entry["mode"])
     if left:
         raise DamagedParcel(f"{path.name}: {next(iter(left))!r} is missing")
     return listed
@@ -172,9 +172,9 @@ def _manifest(tar: tarfile.TarFile, path: Path) -> JsonObject:
         raise DamagedParcel(f"{path.name}: another version of fasthep-smk has written it")
     if not isinstance(manifest.get("about"), dict) or not isinstance(manifest.get("files"), dict):
         raise DamagedParcel(f"{path.name}: its list is malformed")
-    for name, known in manifest["files"].items():
+    for name, entry in manifest["files"].items():
         _check_name(name)
-        if not _is_description(known):
+        if not _is_description(entry):
             raise DamagedParcel(f"{path.name}: its list has an impossible entry for {name!r}")
     return manifest
 
@@ -184,11 +184,11 @@ def _is_plain(member: tarfile.TarInfo) -> bool:
     return member.isreg() and not member.issparse()
 
 
-def _is_description(known: object) -> bool:
+def _is_description(entry: object) -> bool:
     """Whether this is size, SHA-256 and mode of a file: nobody else may write it, nor run as us."""
-    if not isinstance(known, dict) or known.keys() != {"size", "sha256", "mode"}:
+    if not isinstance(entry, dict) or entry.keys() != {"size", "sha256", "mode"}:
         return False
-    size, digest, mode = known["size"], known["sha256"], known["mode"]
+    size, digest, mode = entry["size"], entry["sha256"], entry["mode"]
     if type(size) is not int or type(mode) is not int or not isinstance(digest, str):
         return False
     return size >= 0 and mode & 0o755 == mode and _SHA256.fullmatch(digest) is not None
@@ -200,13 +200,13 @@ def _stream(tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     return stream
 
 
-def _copy(stream: IO[bytes], goal: Path, known: Member, what: str) -> None:
+def _copy(stream: IO[bytes], goal: Path, entry: Member, label: str) -> None:
     digest, size = hashlib.sha256(), 0
     with goal.open("xb") as target:
         while block := stream.read(_BLOCK):
             digest.update(block)
             size += len(block)
             target.write(block)
-    if size != known["size"] or digest.hexdigest() != known["sha256"]:
+    if size != entry["size"] or digest.hexdigest() != entry["sha256"]:
         goal.unlink()
-        raise DamagedParcel(f"{what} was changed in transit")
+        raise DamagedParcel(f"{label} was changed in transit")

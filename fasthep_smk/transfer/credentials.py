@@ -30,18 +30,21 @@ def credential_files(build: Path) -> dict[str, Path]:
     required = required_of(build)
     if not required:
         return {}
-    found = {kind: one.path for kind, one in look(one.kind for one in required).items()}
-    return {kind: path for kind, path in found.items() if path is not None}
+    paths = {
+        kind: credential.path
+        for kind, credential in look(requirement.kind for requirement in required).items()
+    }
+    return {kind: path for kind, path in paths.items() if path is not None}
 
 
-def refuse_unsendable(found: Mapping[str, Path]) -> None:
+def refuse_unsendable(paths: Mapping[str, Path]) -> None:
     """Refuse files that a batch system which sends them itself would not bring to a job.
 
     Raises:
         SmkError: the path of one, or the name that two have, does not allow it.
     """
     names: dict[str, str] = {}
-    for kind, path in found.items():
+    for kind, path in paths.items():
         if not _PLAIN.fullmatch(str(path)):
             raise SmkError(
                 f"the {kind} credential cannot be sent from {str(path)!r}: put it where the path "
@@ -54,20 +57,20 @@ def refuse_unsendable(found: Mapping[str, Path]) -> None:
             )
 
 
-def lay_out(given: Iterable[str], folder: Path) -> dict[str, str]:
+def lay_out(credentials: Iterable[str], folder: Path) -> dict[str, str]:
     """Copy credentials (``KIND=FILE``) into a folder; return the variables that name them.
 
     A token in a variable is not the one that was sent: it goes.
     """
-    variables = dict(_laid_out(given, folder))
+    variables = dict(_laid_out(credentials, folder))
     if tokens.FILE_VARIABLE in variables:
         os.environ.pop(tokens.VARIABLE, None)
     return variables
 
 
-def _laid_out(given: Iterable[str], folder: Path) -> Iterator[tuple[str, str]]:
-    for one in given:
-        kind, _, name = one.partition("=")
+def _laid_out(credentials: Iterable[str], folder: Path) -> Iterator[tuple[str, str]]:
+    for credential in credentials:
+        kind, _, name = credential.partition("=")
         variable, prefix = _VARIABLES[kind]
         folder.mkdir(mode=0o700, exist_ok=True)
         goal = folder / kind

@@ -51,7 +51,7 @@ class Expected:
             table = read_table(build, rule, key)
             self._jobs = table.jobs
             self._marker = table.bundles[key].marker if table.bundles else None
-        self._by_folder = {entry.folder: one for one, entry in self._jobs.items()}
+        self._by_folder = {entry.folder: key for key, entry in self._jobs.items()}
 
     def may_hold(self, name: str) -> bool:
         """Whether the job may write a file, by its path relative to the build folder."""
@@ -137,7 +137,7 @@ class Expected:
         if not self._jobs:
             return False
         mine = (self._run["launch_folder"], self._run["workflow"], *self._run["own_folders"])
-        return any(Path(one).resolve().is_relative_to(self._build.resolve()) for one in mine)
+        return any(Path(path).resolve().is_relative_to(self._build.resolve()) for path in mine)
 
     @cached_property
     def _notes(self) -> dict[str, str]:
@@ -160,19 +160,19 @@ class Expected:
     @cached_property
     def _given(self) -> set[str]:
         """Results of an earlier job that it was sent, and keeps."""
-        given = (one for entry in self._jobs.values() for one in entry.adopted)
-        return {name for one in given for name in one.results}
+        adopted = (job for entry in self._jobs.values() for job in entry.adopted)
+        return {name for job in adopted for name in job.results}
 
     @cached_property
     def _read(self) -> set[str]:
         """The records of the jobs that it reads, and the markers of their bundles."""
-        found: set[str] = set()
+        names: set[str] = set()
         for entry in self._jobs.values():
             markers = (read.marker for read in entry.reads)
-            found |= {marker for marker in markers if marker is not None}
-            folders = [one.folder for one in entry.reads] + [one.folder for one in entry.adopted]
-            found |= {f"{folder}/{layout.RECORD}" for folder in folders}
-        return found
+            names |= {marker for marker in markers if marker is not None}
+            folders = [read.folder for read in entry.reads] + [job.folder for job in entry.adopted]
+            names |= {f"{folder}/{layout.RECORD}" for folder in folders}
+        return names
 
 
 @cache

@@ -82,9 +82,9 @@ class _Loading:
         self.found.places |= {str(self.build): BUILD, str(launch): LAUNCH}
         self.found.places.setdefault(str(Path(self.run["workflow"]).parent), BESIDE)
         self._add_task()
-        for one, entry in self.table.jobs.items():
+        for key, entry in self.table.jobs.items():
             self._add_plan(entry)
-            note = failures.path_of(self.build, self.found.rule, one)
+            note = failures.path_of(self.build, self.found.rule, key)
             if note.is_file():  # of an earlier attempt
                 self.found.content[f"{BUILD}/{note.relative_to(self.build)}"] = note
             for read in entry.reads:
@@ -104,9 +104,9 @@ class _Loading:
         signed = {entry.signed_as for entry in table.jobs.values()}
         table = replace(
             table,
-            jobs={one: _with_digest(entry) for one, entry in table.jobs.items()},
-            nodes={one: known for one, known in table.nodes.items() if one in signed},
-            cached={one: known for one, known in table.cached.items() if one in signed},
+            jobs={key: _with_digest(entry) for key, entry in table.jobs.items()},
+            nodes={name: nodes for name, nodes in table.nodes.items() if name in signed},
+            cached={name: cached for name, cached in table.cached.items() if name in signed},
         )
         content[f"{BUILD}/{layout.table(self.found.rule)}"] = table.to_text().encode("utf-8")
         changed = (self.build / layout.REQUESTS).stat().st_mtime_ns
@@ -129,25 +129,25 @@ class _Loading:
         plan: JsonObject = read_json(self.build / entry.plan)
         roots = (Path(self.run["launch_folder"]), Path(self.run["workflow"]).parent)
         wanted = set(entry.nodes)
-        said = [node.get("params") for node in plan["nodes"] if node["id"] in wanted]
-        said.append(dict(plan.get("execution") or {}).get("resources"))
+        contents = [node.get("params") for node in plan["nodes"] if node["id"] in wanted]
+        contents.append(dict(plan.get("execution") or {}).get("resources"))
         context = plan.get("context") or {}
-        said.append(context.get("globals"))
+        contents.append(context.get("globals"))
         dataset = dict((context.get("datasets") or {}).get(entry.dataset) or {})
         dataset.pop("files", None)  # these are its inputs
-        said.append(dataset)
-        for path in NamedFiles(roots, own=[self.build]).find(said).values():
+        contents.append(dataset)
+        for path in NamedFiles(roots, own=[self.build]).find(contents).values():
             if path.is_file():
                 self._add_file(path)
 
     def _add_products(self, folder: str, keys: Iterable[Key]) -> None:
         """Add a finished job's record, and those of its files that hold these products."""
         record = products.read_record(self.build / folder)
-        known = hard_links.entries(record)
+        entries = hard_links.entries(record)
         names = {products.RECORD: None}
         for node, port in keys:
-            if (node, port) in known:  # else the node does not apply there
-                names |= dict.fromkeys(hard_links.files_of(known[node, port]["value"]))
+            if (node, port) in entries:  # else the node does not apply there
+                names |= dict.fromkeys(hard_links.files_of(entries[node, port]["value"]))
         for name in names:
             self.found.content[f"{BUILD}/{folder}/{name}"] = self.build / folder / name
 

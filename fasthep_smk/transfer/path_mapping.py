@@ -30,7 +30,7 @@ class Places:
         """Return a text that names the other paths."""
         if self._pattern is None:
             return text
-        return self._pattern.sub(lambda found: self._goes_to[found[1]], text)
+        return self._pattern.sub(lambda match: self._goes_to[match[1]], text)
 
     def value(self, value: _Value) -> _Value:
         """Return plain data whose texts name the other paths."""

@@ -43,15 +43,15 @@ Seen = dict[str, tuple[int, int, int]]
 
 def main(arguments: list[str]) -> int:
     """Run the job in a parcel, and write what it made into another; return its exit status."""
-    given = _parser().parse_args(arguments)
-    parcel, outcome = Path(given.parcel).absolute(), Path(given.outcome).absolute()
+    parsed = _parser().parse_args(arguments)
+    parcel, outcome = Path(parsed.parcel).absolute(), Path(parsed.outcome).absolute()
     signal.signal(signal.SIGTERM, _end)
     with scratch("job-") as temporary:
         folder = temporary.resolve()
         try:
             listed = open_parcel(parcel, folder)
             about = read_about(parcel)
-            variables = lay_out(given.credential, folder / "credentials")
+            variables = lay_out(parsed.credential, folder / "credentials")
         except DamagedParcel as error:
             return _give_up(outcome, _DAMAGED, str(error))
         except OSError as error:
@@ -62,13 +62,13 @@ def main(arguments: list[str]) -> int:
                 (folder / name).mkdir(exist_ok=True)
         _rename(folder / BUILD, listed, there)
         before = _seen(folder / BUILD)
-        status = _run(folder / BUILD, about, given, {**variables, **_home(folder)})
+        status = _run(folder / BUILD, about, parsed, {**variables, **_home(folder)})
         after = _seen(folder / BUILD)
-        made = [name for name, seen in after.items() if before.get(name) != seen]
-        made = _name_back(folder / BUILD, made, there.back())
+        changed = [name for name, seen in after.items() if before.get(name) != seen]
+        changed = _name_back(folder / BUILD, changed, there.back())
         gone = [name for name in before if name not in after]  # of what turned out to be damaged
-        told = {**about, "status": status, "host": os.uname().nodename, "gone": gone}
-        write_parcel(outcome, {name: folder / BUILD / name for name in made}, told)
+        facts = {**about, "status": status, "host": os.uname().nodename, "gone": gone}
+        write_parcel(outcome, {name: folder / BUILD / name for name in changed}, facts)
     return status
 
 
@@ -102,7 +102,7 @@ def _home(folder: Path) -> dict[str, str]:
 
 
 def _run(
-    build: Path, about: JsonObject, given: argparse.Namespace, variables: dict[str, str]
+    build: Path, about: JsonObject, parsed: argparse.Namespace, variables: dict[str, str]
 ) -> int:
     rule, place = about["rule"], about["place"]
     log = layout.log(rule, place)
@@ -111,11 +111,11 @@ def _run(
     if probe := about.get("probe"):
         command += ["fasthep_smk.worker.probe", probe]
     else:
-        options = ["--attempt", str(given.attempt), "--threads", str(given.threads)]
+        options = ["--attempt", str(parsed.attempt), "--threads", str(parsed.threads)]
         command += ["fasthep_smk.worker", *options, "--", rule, *place]
     began = time.monotonic()
     with (build / log).open("wb") as stream:
-        own = keep_log(build, log, given.attempt)
+        own = keep_log(build, log, parsed.attempt)
         environment = {**os.environ, **variables, LOG: own, SENT: "1"}
         environment[layout.SUBMITTED] = str(about.get("submitted", ""))
         job = subprocess.Popen(command, cwd=build, env=environment, stdout=stream, stderr=stream)
@@ -144,15 +144,15 @@ def _stop(job: subprocess.Popen[bytes]) -> None:
 
 def _seen(build: Path) -> Seen:
     """Return the files below a build folder that a job may leave there."""
-    found: Seen = {}
+    seen: Seen = {}
     for folder, _, names in os.walk(build):
         for name in names:
             path = Path(folder, name)
             status = path.lstat()
             place = str(path.relative_to(build))
             if path.is_file() and not place.startswith(f"{layout.STAGE}/"):
-                found[place] = (status.st_size, status.st_mtime_ns, status.st_ino)
-    return found
+                seen[place] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return seen
 
 
 def _rename(build: Path, listed: Iterable[str], places: Places) -> None:
@@ -163,14 +163,14 @@ def _rename(build: Path, listed: Iterable[str], places: Places) -> None:
             path.write_text(places.text(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def _name_back(build: Path, made: list[str], places: Places) -> list[str]:
+def _name_back(build: Path, names: list[str], places: Places) -> list[str]:
     """Let what goes back name the paths of the machine that it goes to; return the files' names.
 
     Observations are named by their content.
     """
     changed: dict[str, files.FileFacts] = {}
-    sealed = [name for name in made if layout.is_sealed(name)]
-    for name in made:
+    sealed = [name for name in names if layout.is_sealed(name)]
+    for name in names:
         path = build / name
         if name not in sealed and path.stat().st_size <= _TEXT:
             with contextlib.suppress(UnicodeDecodeError):
@@ -189,11 +189,11 @@ def _name_back(build: Path, made: list[str], places: Places) -> list[str]:
             (build / layout.observed(digest)).write_text(files.seal(content), encoding="utf-8")
     for name in records:
         content = places.value(files.unseal((build / name).read_bytes()))
-        known = content["results"]
-        known |= {one: new for one, new in changed.items() if one in known}
-        content["observed"] = [renamed.get(one, one) for one in content["observed"]]
+        results = content["results"]
+        results |= {result: new for result, new in changed.items() if result in results}
+        content["observed"] = [renamed.get(digest, digest) for digest in content["observed"]]
         (build / name).write_text(files.seal(content), encoding="utf-8")
-    others = [name for name in made if name not in sealed]
+    others = [name for name in names if name not in sealed]
     return [*others, *map(layout.observed, dict.fromkeys(renamed.values())), *records]
 
 

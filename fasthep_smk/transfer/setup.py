@@ -41,7 +41,9 @@ def prepared(translation: Translation, *, tell: TextIO | None = None) -> Iterato
     assert placement.environment is not None, (
         "a site that sends jobs without an environment is refused before"
     )
-    modules = {name for one in translation.variations for name in modules_of(one.graph.plan)}
+    modules = {
+        name for variation in translation.variations for name in modules_of(variation.graph.plan)
+    }
     setup = Setup(
         translation.build,
         placement.site.system,

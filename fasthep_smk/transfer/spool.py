@@ -70,8 +70,8 @@ class Spool:
     @property
     def spool(self) -> Path | None:
         """The folder that workers see, where the batch system sends nothing."""
-        found = self._settings.get("spool")
-        return Path(found) if found else None
+        folder = self._settings.get("spool")
+        return Path(folder) if folder else None
 
     @property
     def node(self) -> Path:
@@ -108,13 +108,13 @@ class Spool:
             write_parcel(self.build / sending.parcel, {}, about)
             return sending
         load = load_of(self.build, rule, place, shared=self._settings["shared"])
-        found = credential_files(self.build)
+        paths = credential_files(self.build)
         if self.spool is None:
-            refuse_unsendable(found)
+            refuse_unsendable(paths)
         else:
-            found = {kind: self._put(kind, path) for kind, path in found.items()}
+            paths = {kind: self._put(kind, path) for kind, path in paths.items()}
         write_parcel(self.build / sending.parcel, load.content, load.about())
-        return replace(sending, credentials={kind: str(path) for kind, path in found.items()})
+        return replace(sending, credentials={kind: str(path) for kind, path in paths.items()})
 
     def _put(self, kind: str, path: Path) -> Path:
         """Put a credential into the spool, as it is now, for nobody else to read."""

@@ -44,7 +44,7 @@ class Tracker:
         """
         self.forget(job)
         names = self.spool.names_of(job.rule.name)
-        place = [str(getattr(job.wildcards, one)) for one in names]
+        place = [str(getattr(job.wildcards, name)) for name in names]
         try:
             sending = self.spool.send(job.rule.name, place)
         except products.Damaged as error:
@@ -82,9 +82,9 @@ class Tracker:
         # The worker has said so, all went well but for that, or it is named as the reason.
         lost = arrival.host is not None or message is None or _OF_FILES.search(message) is not None
         where = f" on {arrival.host}" if arrival.host else ""
-        said = f"{arrival.problem}{where}"
+        reason = f"{arrival.problem}{where}"
         return TravelVerdict(
-            "lost" if lost else "failed", f"{message} ({said})" if message else said
+            "lost" if lost else "failed", f"{message} ({reason})" if message else reason
         )
 
     def _tell_of_damage(self, job: SnakemakeJob, place: list[str], error: products.Damaged) -> None:

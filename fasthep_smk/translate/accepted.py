@@ -105,8 +105,8 @@ def _remove(build: Path, name: PurePosixPath) -> None:
 
 def _is_below_link(build: Path, folder: PurePosixPath) -> bool:
     """Whether a folder in ``compile/`` is in fact elsewhere; ``compile`` itself may be."""
-    inner = [one for one in (folder, *folder.parents) if len(one.parts) > 1]
-    return any((build / one).is_symlink() for one in inner)
+    inner = [path for path in (folder, *folder.parents) if len(path.parts) > 1]
+    return any((build / path).is_symlink() for path in inner)
 
 
 def _identity(path: Path) -> tuple[int, int] | Path:

@@ -28,16 +28,16 @@ def mark(rules: Iterable[Rule], waits: Waits, build: Path) -> Bundles:
     valid: set[Path] = set()
     to_run: dict[str, dict[str, list[str]]] = {}
     for rule in rules:
-        for one in rule.bundles.values():
-            folders = (rule.jobs[key].folder for key in one.jobs)
+        for bundle in rule.bundles.values():
+            folders = (rule.jobs[key].folder for key in bundle.jobs)
             left = [folder for folder in folders if folder in waits.unfinished]
             for folder in left:
                 (build / folder / RECORD).unlink(missing_ok=True)
             if left:
-                to_run.setdefault(rule.name, {})[one.marker] = left
+                to_run.setdefault(rule.name, {})[bundle.marker] = left
             else:
-                marker = build / one.marker
-                files.write_text(marker, marker_text(signature_of(rule, one)))
+                marker = build / bundle.marker
+                files.write_text(marker, marker_text(signature_of(rule, bundle)))
                 valid.add(marker)
     for path in (build / layout.BUNDLES).rglob("*.json"):
         if path not in valid:
@@ -45,6 +45,6 @@ def mark(rules: Iterable[Rule], waits: Waits, build: Path) -> Bundles:
     return to_run
 
 
-def signature_of(rule: Rule, one: Bundle) -> str:
+def signature_of(rule: Rule, bundle: Bundle) -> str:
     """Return what signs a bundle: the signatures of its jobs."""
-    return digest_of([rule.jobs[key].signature for key in one.jobs])
+    return digest_of([rule.jobs[key].signature for key in bundle.jobs])

@@ -29,24 +29,24 @@ def unfit(sizes: Sequence[DatasetSize], rules: Iterable[Rule], router: Router) -
     partitions = [
         job.partition for rule in rules for job in rule.jobs.values() if job.partition is not None
     ]
-    files = list(dict.fromkeys((one.dataset, one.file) for one in partitions))
+    files = list(dict.fromkeys((partition.dataset, partition.file) for partition in partitions))
     findings = [*unknown_datasets(sizes, files)]
     datasets = list(dict.fromkeys(dataset for dataset, _ in files))
-    for one in sizes:
+    for size in sizes:
         pools = {
             attempt.pool: None
             for rule in rules
-            if any(_means(one, job, datasets) for job in rule.jobs.values())
+            if any(_means(size, job, datasets) for job in rule.jobs.values())
             for attempt in rule.route.attempts
         }
         for pool in pools:
-            for name in one.amounts:
+            for name in size.amounts:
                 findings += more_than_a_worker(
                     router.pools.by_name[pool],
                     name,
-                    ResourceRequest(**one.amounts),
-                    one.layers[name].file,
-                    one.key(name),
+                    ResourceRequest(**size.amounts),
+                    size.layers[name].file,
+                    size.key(name),
                     ", where its jobs go",
                 )
     return findings
@@ -64,47 +64,47 @@ def own_amounts(
     What is said of files counts more than what is said of their dataset, and a later pattern more
     than an earlier one. ``node`` tells the memory of the largest one of a batch system.
     """
-    known: dict[tuple[str, ...], tuple[Attempt, ...]] = {}
-    found: dict[str, tuple[Attempt, ...]] = {}
-    for place, said in _said(rule, sizes):
-        names = tuple(one.name for one in said)
-        if names not in known:
-            known[names] = tuple(_own(one, said, router, node) for one in stated)
-        found[place] = known[names]
-    return found
+    by_names: dict[tuple[str, ...], tuple[Attempt, ...]] = {}
+    by_place: dict[str, tuple[Attempt, ...]] = {}
+    for place, matching in _said(rule, sizes):
+        names = tuple(size.name for size in matching)
+        if names not in by_names:
+            by_names[names] = tuple(_own(attempt, matching, router, node) for attempt in stated)
+        by_place[place] = by_names[names]
+    return by_place
 
 
 def _said(rule: Rule, sizes: Sequence[DatasetSize]) -> Iterator[tuple[str, list[DatasetSize]]]:
     """Yield places of jobs with what is said of them, the strongest last."""
     datasets = list(dict.fromkeys(job.dataset for job in rule.jobs.values() if job.dataset))
-    whole = {one.name: one for one in sizes if one.name in datasets}
-    patterns = [one for one in sizes if one.name not in datasets]
+    whole = {size.name: size for size in sizes if size.name in datasets}
+    patterns = [size for size in sizes if size.name not in datasets]
     for job in rule.jobs.values():
         if job.dataset is None:
             continue
         own = [whole[job.dataset]] if job.dataset in whole else []
-        if matching := [one for one in patterns if _means(one, job, datasets)]:
+        if matching := [size for size in patterns if _means(size, job, datasets)]:
             yield place_in(job.wildcards), [*own, *matching]
         elif own:
             yield job.wildcards["dataset"], own
 
 
-def _means(one: DatasetSize, job: Job, datasets: Sequence[str]) -> bool:
+def _means(size: DatasetSize, job: Job, datasets: Sequence[str]) -> bool:
     if job.dataset is None:
         return False
     file = job.partition.file if job.partition is not None else ""
-    return one.means(job.dataset, file, datasets)
+    return size.means(job.dataset, file, datasets)
 
 
 def _own(
-    attempt: Attempt, said: Sequence[DatasetSize], router: Router, node: MostMemory | None
+    attempt: Attempt, sizes: Sequence[DatasetSize], router: Router, node: MostMemory | None
 ) -> Attempt:
     """Return an attempt with the amounts that are said, the last of each: they do not change.
 
     But for memory: what failed may have lacked it.
     """
-    values = {leaf: value for one in said for leaf, value in one.amounts.items()}
-    origins = {leaf_of(leaf): one.place(leaf) for one in said for leaf in one.amounts}
+    values = {leaf: value for size in sizes for leaf, value in size.amounts.items()}
+    origins = {leaf_of(leaf): size.place(leaf) for size in sizes for leaf in size.amounts}
     most = {**attempt.most, **values}
     if "memory" in values:
         worker = router.pools.by_name[attempt.pool].settings.request.memory
@@ -127,8 +127,8 @@ def stated_of_places(own: Own, asked: Own) -> Own:
     a bundle. A bundle of jobs that are not alike keeps its request, whatever others take.
     """
     return {
-        place: own.get(place) or tuple(replace(one, measured=()) for one in each)
-        for place, each in asked.items()
+        place: own.get(place) or tuple(replace(attempt, measured=()) for attempt in attempts)
+        for place, attempts in asked.items()
     }
 
 
@@ -141,16 +141,16 @@ def by_snakemake_job(
     """
     if not rule.bundles:
         return dict(own)
-    found: dict[str, tuple[Attempt, ...]] = {}
+    by_place: dict[str, tuple[Attempt, ...]] = {}
     for bundle in rule.bundles.values():
         jobs = [rule.jobs[key] for key in bundle.jobs]
         dataset = jobs[0].wildcards["dataset"]
-        each = [at_place(own, one.wildcards) or given for one in jobs]
-        if all(one is own.get(dataset) for one in each):
-            found[dataset] = own[dataset]
-        elif any(one is not given for one in each):
-            found[f"{dataset}/{bundle.place[-1]}"] = _most(each)
-    return found
+        each = [at_place(own, job.wildcards) or given for job in jobs]
+        if all(attempts is own.get(dataset) for attempts in each):
+            by_place[dataset] = own[dataset]
+        elif any(attempts is not given for attempts in each):
+            by_place[f"{dataset}/{bundle.place[-1]}"] = _most(each)
+    return by_place
 
 
 def _most(each: Sequence[tuple[Attempt, ...]]) -> tuple[Attempt, ...]:
@@ -163,12 +163,14 @@ def _most(each: Sequence[tuple[Attempt, ...]]) -> tuple[Attempt, ...]:
     for attempts in zip(*each, strict=True):
         request, origins = attempts[0].request, dict(attempts[0].origins)
         for leaf in _AMOUNTS:
-            known = [one for one in attempts if getattr(one.request, leaf) is not None]
-            if not known or (leaf == "walltime" and len(known) < len(attempts)):
+            stating = [
+                attempt for attempt in attempts if getattr(attempt.request, leaf) is not None
+            ]
+            if not stating or (leaf == "walltime" and len(stating) < len(attempts)):
                 request = replace(request, **{leaf: None})
                 origins.pop(leaf_of(leaf), None)
                 continue
-            most = max(known, key=lambda one: int(getattr(one.request, leaf)))
+            most = max(stating, key=lambda attempt: int(getattr(attempt.request, leaf)))
             request = replace(request, **{leaf: getattr(most.request, leaf)})
             if (origin := most.origins.get(leaf_of(leaf))) is not None:
                 origins[leaf_of(leaf)] = origin
@@ -179,9 +181,9 @@ def _most(each: Sequence[tuple[Attempt, ...]]) -> tuple[Attempt, ...]:
                 request=request,
                 origins=origins,
                 most={
-                    name: max(one.most[name] for one in attempts)
+                    name: max(attempt.most[name] for attempt in attempts)
                     for name in first.most
-                    if all(name in one.most for one in attempts)
+                    if all(name in attempt.most for attempt in attempts)
                 },
             )
         )

@@ -145,8 +145,8 @@ class Preflight:
         if self._left_out:
             stages = ", ".join(map(repr, self._left_out))
             warnings.append(
-                f"not tried with the first events, as they need workers of their pool: {stages}, "
-                "and what reads their results"
+                "not tried with the first events: stages that need workers of their pool "
+                f"({stages}), and what reads their results"
             )
         if not findings and not doubts and not odd:  # what is odd is said again
             self._inputs.note_passed(self._passed)
@@ -158,9 +158,12 @@ class Preflight:
         key = stages_by_id(self._document).get(stage or "", (None,))[0]
         of = f"{op} " if op else ""
         if end.was_late:
-            problem = f"{of}did not end within {_LONGEST:.0f} s, with {_EVENTS} events"
+            problem = (
+                f"{of}did not end within {_LONGEST:.0f} s, with {_EVENTS} events; --no-preflight "
+                "leaves this trial out"
+            )
         else:
-            problem = f"{of}ended the process that tried it with its first events: {end}"
+            problem = f"{of}ended the process of its trial with the first events: {end}"
         finding = Finding(file=self._workflow, key=key, problem=problem)
         # Who ran out of memory here may have more of it on a worker.
         is_doubtful = end.was_late or -end.status in (signal.SIGKILL, signal.SIGABRT)

@@ -43,14 +43,14 @@ def file_findings(document: YamlMapping, inputs: Inputs, workflow: Path) -> list
     ]
     groups = [listed for _, _, listed in local]
     facts = inputs.look([file for listed in groups for file in listed], trees, alike=groups)
-    found = list(_of_trees(document, facts, workflow))
-    told = {one.value for one in found}
+    findings = list(_of_trees(document, facts, workflow))
+    absent = {finding.value for finding in findings}
     for key, name, listed in local:
         for file in listed:
             problem = facts[file].problem
             lacking = _NO_TREE.match(problem or "")
-            if problem and not (lacking and as_yaml(lacking["tree"]) in told):
-                found.append(
+            if problem and not (lacking and as_yaml(lacking["tree"]) in absent):
+                findings.append(
                     Finding(
                         file=file,
                         key=f"dataset {name!r}",
@@ -59,7 +59,7 @@ def file_findings(document: YamlMapping, inputs: Inputs, workflow: Path) -> list
                         hint=_beside(file, inputs.root, workflow),
                     )
                 )
-    return found
+    return findings
 
 
 def entries_told(
@@ -88,25 +88,25 @@ def server_findings(
     datasets: Mapping[str, Iterable[str]], inputs: Inputs, workflow: str
 ) -> list[Finding]:
     """Return the servers that did not answer, with how many files of the datasets they have."""
-    found = []
+    findings = []
     for server, problem in inputs.silent.items():
         counts = [sum(server_of(file) == server for file in files) for files in datasets.values()]
         if any(counts):
-            what = f"{_number(sum(counts), 'file')} of {_number(sum(map(bool, counts)), 'dataset')}"
-            found.append(
+            text = f"{_number(sum(counts), 'file')} of {_number(sum(map(bool, counts)), 'dataset')}"
+            findings.append(
                 Finding(
                     file=workflow,
                     key="data.datasets",
-                    problem=f"{server} does not answer: {what}",
+                    problem=f"{server} does not answer: {text}",
                     value=problem,
                     hint="check its name and that it runs, then run the same command again",
                 )
             )
-    return found
+    return findings
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count > 1 else ''}"
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count > 1 else ''}"
 
 
 def _listed(document: YamlMapping) -> Iterator[tuple[str, str, list[str]]]:
@@ -121,22 +121,22 @@ def _of_trees(
 ) -> Iterator[Finding]:
     """Yield the trees that no file holds."""
     lacking: dict[str, list[tuple[str, re.Match[str]]]] = {}
-    for file, found in facts.items():
-        if no_tree := _NO_TREE.match(found.problem or ""):
+    for file, root_file in facts.items():
+        if no_tree := _NO_TREE.match(root_file.problem or ""):
             lacking.setdefault(no_tree["tree"], []).append((file, no_tree))
-    opened = [one for one in facts.values() if one.problem is None]
+    opened = [root_file for root_file in facts.values() if root_file.problem is None]
     for tree, files in lacking.items():
         if opened or (len(lacking) > 1 and len(files) < len(facts)):
             return  # others hold it: it is the file that is the wrong one
-        file, said = files[0]
+        file, match = files[0]
         more = f" (and {len(files) - 1} more files)" if len(files) > 1 else ""
         yield Finding(
             file=str(workflow),
             key=_key_of_tree(document, tree),
             problem=f"{file}{more} holds no tree of this name",
             value=as_yaml(tree),
-            expected=f"a tree of the files, such as {said['close'] or said['held']}",
-            hint=f"did you mean {said['close']!r}?" if said["close"] else None,
+            expected=f"a tree of the files, such as {match['close'] or match['held']}",
+            hint=f"did you mean {match['close']!r}?" if match["close"] else None,
         )
 
 
@@ -171,9 +171,11 @@ def hidden_columns(
     branches: set[str] = set()
     if plan.context.get("globals") or plan.registry.get("constants"):
         looked = inputs.look([file for file in files_of_plan(plan) if not is_remote(file)], trees)
-        known = [facts.branches.get(tree) for facts in looked.values() for tree in trees]
-        branches.update(*filter(None, known))
-    listed = {*mapping(document.get("fields"))}.union(*(one.all_branches or () for one in sources))
+        of_trees = [facts.branches.get(tree) for facts in looked.values() for tree in trees]
+        branches.update(*filter(None, of_trees))
+    listed = {*mapping(document.get("fields"))}.union(
+        *(source.all_branches or () for source in sources)
+    )
     return hidden_findings(plan, document, listed, branches, workflow=workflow)
 
 

@@ -58,45 +58,50 @@ def place(
     if here is None or sizes or execution.by_dataset or _is_measured(rules, execution.router):
         from fasthep_smk.translate.sizes import amounts
 
-        said = amounts(rules, execution, sizes=sizes, here=here, build=build)
-        stated, own, known, history = said.stated, said.own, said.known, said.history
-        findings, notes = said.findings, said.notes
+        sized = amounts(rules, execution, sizes=sizes, here=here, build=build)
+        stated, own, known, history = sized.stated, sized.own, sized.known, sized.history
+        findings, notes = sized.findings, sized.notes
         if findings:
             return Placement(site), findings, notes
     notes += sites.notes(site.system)
     attempts: dict[str, tuple[Attempt, ...]] = {}
     by_dataset: dict[str, dict[str, tuple[Attempt, ...]]] = {}
-    for name, given in stated.items():
+    for name, of_rule in stated.items():
         fitted: dict[int, tuple[tuple[Attempt, ...], tuple[Attempt, ...]]] = {}
-        for each in (given, *own.get(name, {}).values()):
-            if id(each) not in fitted:  # many places share theirs
-                kept = each
+        for series in (of_rule, *own.get(name, {}).values()):
+            if id(series) not in fitted:  # many places share theirs
+                kept = series
                 if here is not None:
-                    asks = [asked_by((one,), known.get(name))[0] for one in each]
-                    kept, cut = _on_one_machine(each, asks, here, shrink=shrink)
+                    asks = [asked_by((attempt,), known.get(name))[0] for attempt in series]
+                    kept, cut = _on_one_machine(series, asks, here, shrink=shrink)
                     notes += cut
-                kept = tuple(contained(one, execution) for one in kept)
-                fitted[id(each)] = kept, asked_by(kept, known.get(name))
-        stated[name], attempts[name] = fitted[id(given)]
+                kept = tuple(contained(attempt, execution) for attempt in kept)
+                fitted[id(series)] = kept, asked_by(kept, known.get(name))
+        stated[name], attempts[name] = fitted[id(of_rule)]
         if name in own:
-            by_dataset[name] = {place: fitted[id(each)][1] for place, each in own[name].items()}
-            own[name] = {place: fitted[id(each)][0] for place, each in own[name].items()}
+            by_dataset[name] = {place: fitted[id(series)][1] for place, series in own[name].items()}
+            own[name] = {place: fitted[id(series)][0] for place, series in own[name].items()}
     pools = execution.router.pools.by_name
-    used = [one for given in attempts.values() for one in given]
-    used += [one for apart in by_dataset.values() for given in apart.values() for one in given]
+    used = [attempt for of_rule in attempts.values() for attempt in of_rule]
+    used += [
+        attempt
+        for apart in by_dataset.values()
+        for of_place in apart.values()
+        for attempt in of_place
+    ]
     if here is not None:
         findings += sites.too_large(used, here)
     findings += system.problems(used, site)
-    last = [given[-1] for given in attempts.values()]
-    last += [given[-1] for apart in by_dataset.values() for given in apart.values()]
+    last = [of_rule[-1] for of_rule in attempts.values()]
+    last += [of_place[-1] for apart in by_dataset.values() for of_place in apart.values()]
     for attempt, finding in sites.refused(site, used):
         if attempt in last:
             findings.append(finding)
         else:
             wrong = f"{finding.key}: {finding.problem} ({finding.value})"
             notes.append(f"{wrong}: jobs go to their fallback")
-    told = any(one.options.get(site.system) for one in used)
-    if site.folder is None and here is None and site.origin == "strategy" and not told:
+    has_options = any(attempt.options.get(site.system) for attempt in used)
+    if site.folder is None and here is None and site.origin == "strategy" and not has_options:
         notes.append(
             f"{site.why}: neither the site nor the pools say how to submit jobs: "
             f"'fasthep-smk site init {site.system} my_site' writes a site, and --profile my_site "
@@ -106,7 +111,9 @@ def place(
     findings += _too_long(used, site.longest, site.file)
     workers = {
         name: count
-        for name in dict.fromkeys(one.pool for given in attempts.values() for one in given)
+        for name in dict.fromkeys(
+            attempt.pool for of_rule in attempts.values() for attempt in of_rule
+        )
         if (count := pools[name].settings.workers) is not None
     }
     transfers = execution.staging.transfers and here is None
@@ -118,16 +125,16 @@ def place(
     }
     findings += _of_snakemake()
     why = None
-    if any(one.pilot for one in used):
+    if any(attempt.pilot for attempt in used):
         why = _pilots().unusable(execution, here=here is not None)
     if why is not None:
         notes.append(f"no pilots: {why}")
-        attempts = {name: _without_pilots(given) for name, given in attempts.items()}
+        attempts = {name: _without_pilots(of_rule) for name, of_rule in attempts.items()}
         by_dataset = {
-            name: {place: _without_pilots(given) for place, given in apart.items()}
+            name: {place: _without_pilots(of_place) for place, of_place in apart.items()}
             for name, apart in by_dataset.items()
         }
-    if piloted := [name for name in by_dataset if any(one.pilot for one in attempts[name])]:
+    if piloted := [name for name in by_dataset if any(attempt.pilot for attempt in attempts[name])]:
         notes.append(
             "execution.sizes.by_dataset has no effect on jobs that pilots run, which are cut into "
             f"equal slots: {', '.join(piloted)}"
@@ -161,10 +168,14 @@ def place(
         # into slots once.
         changing=frozenset(
             name
-            for name, given in stated.items()
-            if any(one.may_change for each in (given, *own.get(name, {}).values()) for one in each)
+            for name, of_rule in stated.items()
+            if any(
+                attempt.may_change
+                for series in (of_rule, *own.get(name, {}).values())
+                for attempt in series
+            )
             and not (transfers or name in together or contained_in or site.system not in SYSTEMS)
-            and not any(one.pilot for one in attempts[name])
+            and not any(attempt.pilot for attempt in attempts[name])
         ),
         by_dataset=by_dataset,
     )
@@ -177,10 +188,10 @@ def _of_snakemake() -> Iterable[Finding]:
     From 10 on its plugins decide what ``conda:`` and ``container:`` of a rule mean
     (https://github.com/snakemake/snakemake/pull/3339): jobs would run without their container.
     """
-    found = metadata.version("snakemake")
-    if not found.startswith("9."):
+    version = metadata.version("snakemake")
+    if not version.startswith("9."):
         yield Finding(
-            problem=f"this Snakemake cannot be used: Snakemake {found}",
+            problem=f"this Snakemake cannot be used: Snakemake {version}",
             expected="Snakemake 9, for which the rules are written",
             hint="pip install 'snakemake<10'",
         )
@@ -199,14 +210,14 @@ def staffed(placement: Placement, rules: Iterable[Rule]) -> tuple[Placement, lis
 
     And what a user should know of them.
     """
-    if not any(one.pilot for given in placement.attempts.values() for one in given):
+    if not any(attempt.pilot for of_rule in placement.attempts.values() for attempt in of_rule):
         return placement, []
     crews, notes = _pilots().crews_of(placement, list(rules))
     return replace(placement, crews=crews), notes
 
 
 def _without_pilots(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-    return tuple(replace(one, pilot=None) for one in attempts)
+    return tuple(replace(attempt, pilot=None) for attempt in attempts)
 
 
 def _pilots() -> ModuleType:
@@ -242,17 +253,19 @@ def _on_one_machine(
     ``asked`` is what each asks for while nothing has failed. The number of attempts stays: it
     stands in the Snakefile.
     """
-    cut = tuple(sites.shrink(one, here)[0] for one in stated)
-    excess = [sites.shrink(one, here)[1] for one in asked]
+    cut = tuple(sites.shrink(attempt, here)[0] for attempt in stated)
+    excess = [sites.shrink(attempt, here)[1] for attempt in asked]
     if shrink:
         return cut, [text for texts in excess for text in texts]
-    fitting = [one for one, texts in zip(cut, excess, strict=True) if not texts]
+    fitting = [attempt for attempt, texts in zip(cut, excess, strict=True) if not texts]
     if not fitting:
         return stated, []
     # A later try of a pool that fits asks for more memory: at most all there is.
-    pools = {one.pool for one in fitting}
-    kept = tuple(one if one.pool in pools else fitting[0] for one in cut)
-    left = ", ".join(dict.fromkeys(repr(one.pool) for one in cut if one.pool not in pools))
+    pools = {attempt.pool for attempt in fitting}
+    kept = tuple(attempt if attempt.pool in pools else fitting[0] for attempt in cut)
+    left = ", ".join(
+        dict.fromkeys(repr(attempt.pool) for attempt in cut if attempt.pool not in pools)
+    )
     text = f"pool {left} is larger than this machine: pool {fitting[0].pool!r} instead"
     return kept, [text] if left else []
 
@@ -271,7 +284,11 @@ def _too_long(used: Iterable[Attempt], longest: int | None, file: str) -> Iterab
 
 def capped(placement: Placement, cores: int) -> list[str]:
     """Return which pools get fewer cpus than they ask for because of ``--jobs``."""
-    asked = {one.pool: one.request.cpus for given in placement.attempts.values() for one in given}
+    asked = {
+        attempt.pool: attempt.request.cpus
+        for of_rule in placement.attempts.values()
+        for attempt in of_rule
+    }
     return [
         f"pool {pool!r}: {cores} of {cpus} cpus a job, because of --jobs {cores}"
         for pool, cpus in asked.items()
@@ -289,23 +306,23 @@ def unsafe_path(execution: Execution, build: Path, launch: Path) -> Finding | No
     module = sites.system(system)
     move = "move or rename the folder"
     folders = module.NOT_IN_FOLDERS
-    found = [
+    paths = [
         (launch, "the folder that you run in", move, folders),
         (build, "the build folder", f"another --outdir, or {move}", folders),
     ]
     programs = module.NOT_IN_PROGRAMS
     other = "put the environment into a folder with another name, or rename this one"
     if not execution.staging.sends(system):  # jobs have the interpreter that runs this
-        found.append((Path(sys.executable), "the Python of jobs", other, programs))
+        paths.append((Path(sys.executable), "the Python of jobs", other, programs))
     if environment is not None and environment.image is None and not environment.is_packed:
         prefix = sys.prefix if environment.prefix == "current" else environment.prefix
-        found.append((Path(prefix), "the environment of jobs", other, programs))
-    for path, what, hint, refused in found:
+        paths.append((Path(prefix), "the environment of jobs", other, programs))
+    for path, label, hint, refused in paths:
         if bad := sorted(refused & set(str(path))):
             return Finding(
-                problem=f"{system} would misread the name of {what}",
+                problem=f"{system} would misread the name of {label}",
                 value=as_yaml(str(path)),
-                expected=f"a path without {', '.join(_IN_WORDS.get(one, one) for one in bad)}: "
+                expected=f"a path without {', '.join(_IN_WORDS.get(char, char) for char in bad)}: "
                 "it is part of the commands of jobs",
                 hint=hint,
             )

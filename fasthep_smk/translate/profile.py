@@ -111,8 +111,8 @@ class Placement:
 
         That is what the site says, and what its partition or flavour gives.
         """
-        given = sites.system(self.site.system).longest(attempt)
-        return min((one for one in (self.site.longest, given) if one is not None), default=None)
+        limit = sites.system(self.site.system).longest(attempt)
+        return min((time for time in (self.site.longest, limit) if time is not None), default=None)
 
     def of_places(self, rule: Rule) -> dict[str, tuple[Attempt, ...]]:
         """Return the attempts of those of Snakemake's jobs of a rule that ask for other amounts."""
@@ -134,19 +134,26 @@ class Placement:
             if name in ("default-resources", "set-resources", "set-threads")
         }
 
-        def digest(rule: str, number: int, one: Attempt) -> str:
-            grows = [one.growth, dict(one.most)] if number else []
-            said = [one.pool, vars(one.request), one.measured, dict(one.options), site, *grows]
-            return digest_of([*said, *self._amounts_of_datasets(rule)])
+        def digest(rule: str, number: int, attempt: Attempt) -> str:
+            grows = [attempt.growth, dict(attempt.most)] if number else []
+            parts = [
+                attempt.pool,
+                vars(attempt.request),
+                attempt.measured,
+                dict(attempt.options),
+                site,
+                *grows,
+            ]
+            return digest_of([*parts, *self._amounts_of_datasets(rule)])
 
         return {
-            rule: [digest(rule, number, one) for number, one in enumerate(attempts)]
+            rule: [digest(rule, number, attempt) for number, attempt in enumerate(attempts)]
             for rule, attempts in self.stated.items()
         }
 
     def _amounts_of_datasets(self, rule: str) -> list[object]:
         return [
-            [place, *(vars(one.request) for one in attempts)]
+            [place, *(vars(attempt.request) for attempt in attempts)]
             for place, attempts in self.own.get(rule, {}).items()
         ]
 
@@ -185,23 +192,23 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
         }
 
     for rule in rules:
-        given = placement.attempts[rule.name]
+        of_rule = placement.attempts[rule.name]
         stated = resources(lengthened(rule, rule.asked))
-        wanted = asked(rule, given)
+        wanted = asked(rule, of_rule)
         apart = placement.of_places(rule)
         others = {place: asked(rule, attempts) for place, attempts in apart.items()}
-        if found := _given(rule, wanted, others, stated, partial(_unsaid, site, defaults)):
-            own[rule.name] = found
-        cpus = max(attempt.request.cpus for attempt in given)
+        if unstated := _given(rule, wanted, others, stated, partial(_unsaid, site, defaults)):
+            own[rule.name] = unstated
+        cpus = max(attempt.request.cpus for attempt in of_rule)
         if cpus < max(attempt.request.cpus for attempt in rule.route.attempts):
             threads[rule.name] = cpus
         elif may_spread(rule) and site.system == "local":
             threads[rule.name] = rule.processes
     if own:
         # What a person wrote into the site's profile has the last word.
-        said = _as_two_levels(settings.pop("set-resources", {}))
+        written = _as_two_levels(settings.pop("set-resources", {}))
         settings["set-resources"] = {
-            name: {**own.get(name, {}), **said.get(name, {})} for name in {**own, **said}
+            name: {**own.get(name, {}), **written.get(name, {})} for name in {**own, **written}
         }
     if placement.together:
         settings["groups"] = {name: name for name in placement.together}
@@ -240,7 +247,7 @@ def _tokens(attempts: Iterable[Attempt], limited: Container[str]) -> dict[str, l
 
 def may_spread(rule: Rule) -> bool:
     """Whether cores that are idle can serve a rule: no number of cores was given."""
-    return rule.processes > max(one.request.cpus for one in rule.route.attempts) == 1
+    return rule.processes > max(attempt.request.cpus for attempt in rule.route.attempts) == 1
 
 
 class _Python(str):
@@ -290,14 +297,14 @@ def _of_system(
     other pool's word: a job needs as much wherever it runs.
     """
     own = [dict(system.resources(attempt)) for attempt in attempts]
-    found: dict[str, list[object]] = {}
-    for name in dict.fromkeys(name for one in own for name in one):
+    by_name: dict[str, list[object]] = {}
+    for name in dict.fromkeys(name for row in own for name in row):
         default = _default(defaults[name]) if name in defaults else None
         elsewhere: Sequence[object] = common.get(name) or [default] * len(own)
         if name in system.AMOUNTS:
-            elsewhere = [next(one[name] for one in own if name in one)] * len(own)
-        found[name] = [one.get(name, other) for one, other in zip(own, elsewhere, strict=True)]
-    return found
+            elsewhere = [next(row[name] for row in own if name in row)] * len(own)
+        by_name[name] = [row.get(name, other) for row, other in zip(own, elsewhere, strict=True)]
+    return by_name
 
 
 def _expression(values: Sequence[object]) -> str | int:
@@ -324,24 +331,24 @@ def _given(
     a job has of a resource that only others ask for.
     """
     number = len(rule.route.attempts)
-    found: dict[str, str | int] = {}
-    for name in dict.fromkeys(name for one in (wanted, *apart.values()) for name in one):
+    unstated: dict[str, str | int] = {}
+    for name in dict.fromkeys(name for names in (wanted, *apart.values()) for name in names):
         values = wanted.get(name) or [unsaid(name)] * number
-        others = {place: one.get(name, values) for place, one in apart.items()}
-        others = {place: one for place, one in others.items() if one != values}
+        others = {place: own.get(name, values) for place, own in apart.items()}
+        others = {place: other for place, other in others.items() if other != values}
         if others:
-            found[name] = _expression_by_place(rule, values, others)
+            unstated[name] = _expression_by_place(rule, values, others)
         elif values != stated.get(name):
-            found[name] = _expression(values)
-    return found
+            unstated[name] = _expression(values)
+    return unstated
 
 
 def _unsaid(site: Site, defaults: Mapping[str, object], name: str) -> object:
     """Return what jobs get of a resource that they do not ask for; ``None``: nothing."""
     if name in defaults:
         return _default(defaults[name])
-    known = _SNAKEMAKES.get(name) if site.system != "local" else None
-    return None if known is None else _Python(known)
+    default = _SNAKEMAKES.get(name) if site.system != "local" else None
+    return None if default is None else _Python(default)
 
 
 def _expression_by_place(
@@ -354,10 +361,10 @@ def _expression_by_place(
         ("wildcards.dataset", False),
         (f'wildcards.dataset + "/" + wildcards.{part}', True),
     ):
-        here = {place: one for place, one in others.items() if ("/" in place) == is_part}
+        here = {place: own for place, own in others.items() if ("/" in place) == is_part}
         if here:
             # Without braces, which Snakemake takes for fields of its messages.
-            table = ", ".join(f"({literal(place)}, {_list(one)})" for place, one in here.items())
+            table = ", ".join(f"({literal(place)}, {_list(own)})" for place, own in here.items())
             chosen = f"dict([{table}]).get({where}, {chosen})"
     return f"{chosen}[min(attempt, {len(values)}) - 1]"
 
@@ -375,18 +382,18 @@ def _python(value: object) -> str:
 
 def _adjusted(site: Site) -> dict[str, object]:
     """Return the site's own settings, with paths in its folder made absolute."""
-    found: dict[str, object] = {}
+    settings: dict[str, object] = {}
     for name, value in site.settings.items():
         key = str(name).replace("_", "-")
         if key in _MAPPINGS:
-            found[key] = _as_mapping(value)
+            settings[key] = _as_mapping(value)
         elif key == "set-resources":
-            found[key] = _as_two_levels(value)
+            settings[key] = _as_two_levels(value)
         elif isinstance(value, str) and site.folder and (site.folder / value).exists():
-            found[key] = str(Path(site.folder / value))
+            settings[key] = str(Path(site.folder / value))
         elif key not in ("snakefile", "directory"):
-            found[key] = value
-    return found
+            settings[key] = value
+    return settings
 
 
 def _as_mapping(value: object) -> dict[str, object]:
@@ -402,11 +409,11 @@ def _as_mapping(value: object) -> dict[str, object]:
 def _as_two_levels(value: object) -> dict[str, dict[str, object]]:
     if isinstance(value, Mapping):
         return {rule: _as_mapping(content) for rule, content in value.items()}
-    found: dict[str, dict[str, object]] = {}
+    by_rule: dict[str, dict[str, object]] = {}
     for item in value if isinstance(value, list) else str(value).split():
         rule, _, assignment = str(item).partition(":")
-        found.setdefault(rule, {}).update(_as_mapping([assignment]))
-    return found
+        by_rule.setdefault(rule, {}).update(_as_mapping([assignment]))
+    return by_rule
 
 
 def _lay(settings: dict[str, object], layer: Mapping[str, object]) -> None:

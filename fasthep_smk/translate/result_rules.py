@@ -125,7 +125,7 @@ rule left_over:
 
 def how_to_ask(root: Path, workflow: Path, settings: RunSettings) -> str:
     """Return as JSON how the module asks, and which options the analysis was translated with."""
-    found = {
+    content = {
         "program": [sys.executable, "-P", "-m", "fasthep_smk.cli.hand_over"],
         "folder": str(root),
         "workflow": str(workflow),
@@ -133,4 +133,4 @@ def how_to_ask(root: Path, workflow: Path, settings: RunSettings) -> str:
         "how": settings.to_words(_HOW),
         "only": settings.variation,
     }
-    return json.dumps(found, indent=1) + "\n"
+    return json.dumps(content, indent=1) + "\n"

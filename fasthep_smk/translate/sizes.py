@@ -74,43 +74,43 @@ def amounts(
     if findings:
         return Amounts({}, findings=findings, notes=notes)
     datasets = {job.dataset for rule in rules for job in rule.jobs.values() if job.dataset}
-    own_sizes = [one for one in execution.by_dataset if one.amounts]
+    own_sizes = [size for size in execution.by_dataset if size.amounts]
 
-    def is_special(one: Taken) -> bool:
-        return one.dataset is not None and any(
-            size.means(one.dataset, one.file, datasets) for size in own_sizes
+    def is_special(job: Taken) -> bool:
+        return job.dataset is not None and any(
+            size.means(job.dataset, job.file, datasets) for size in own_sizes
         )
 
     history = history_of(build, rules, router, is_special=is_special) if build else {}
-    made = Amounts({}, history=history, notes=notes)
+    sized = Amounts({}, history=history, notes=notes)
     measured = measured_sizes(history)
     nodes = _Nodes(system) if here is None and system in SYSTEMS else None
     unsaid = list[str]()
     for rule in rules:
-        made.known[rule.name] = known = known_of(rule, measured)
+        sized.known[rule.name] = known = known_of(rule, measured)
         stated = [
-            _stated(one, rule, sizes, router, nodes, here=here is not None)
-            for one in rule.route.attempts
+            _stated(attempt, rule, sizes, router, nodes, here=here is not None)
+            for attempt in rule.route.attempts
         ]
-        made.stated[rule.name] = tuple(stated)
+        sized.stated[rule.name] = tuple(stated)
         unsaid += [
-            repr(one.pool)
-            for one in stated
-            if one.origins.get(leaf_of("memory")) == _UNMEASURED
-            and known(one.pool, "memory").first is None
+            repr(attempt.pool)
+            for attempt in stated
+            if attempt.origins.get(leaf_of("memory")) == _UNMEASURED
+            and known(attempt.pool, "memory").first is None
         ]
         if own := by_dataset.own_amounts(
             rule, own_sizes, stated, router, nodes.most_memory if nodes else None
         ):
-            made.own[rule.name] = own
+            sized.own[rule.name] = own
     if names := [*dict.fromkeys(unsaid)]:
-        made.notes.append(
+        sized.notes.append(
             f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is set: "
             f"jobs request {format_bytes(FIRST_MEMORY)} per cpu at first, then what jobs of their "
             "rule used; resources: {memory: ...} sets it, and config: {sizes: fixed} leaves it to "
             "the batch system"
         )
-    return made
+    return sized
 
 
 def _stated(
@@ -135,9 +135,9 @@ def _stated(
         # There is no attempt with more time; a batch system ends what takes more memory, too.
         measured -= {"walltime"} if here else {*GROWING}
     entries = entry_of(sizes, scope=rule.scope, stages=rule.stages, pool=attempt.pool)
-    said = {name: _together(entries, name) for name in GROWING} if entries else {}
-    if said:
-        measured &= {"memory"} if said["memory"].first is None else set()
+    by_name = {name: _together(entries, name) for name in GROWING} if entries else {}
+    if by_name:
+        measured &= {"memory"} if by_name["memory"].first is None else set()
     largest = None
     if nodes is not None and request.memory is None:
         largest = nodes.most_memory(attempt)
@@ -149,7 +149,7 @@ def _stated(
             most |= {"memory": largest} if largest else {}
     worker = router.pools.by_name[attempt.pool].settings.request
     limits = {"memory": worker.memory, "walltime": attempt.request.walltime}
-    for name, size in said.items():
+    for name, size in by_name.items():
         if size.first is not None:
             most.pop(name, None)
             if limit := limits[name]:
@@ -173,15 +173,15 @@ def _together(entries: Sequence[Size], name: str) -> Known:
     That is the most memory, and the time of one after the other; of one that says no time, nobody
     knows how long it takes.
     """
-    said = {one: amount for one in entries if (amount := getattr(one, name)) is not None}
-    if not said:
+    asked = {size: amount for size in entries if (amount := getattr(size, name)) is not None}
+    if not asked:
         return Known()
     if name == "memory":
-        largest = max(said, key=lambda one: said[one])
-        return Known(said[largest], why=largest.place("ask.memory"))
-    if len(said) < len(entries):
+        largest = max(asked, key=lambda size: asked[size])
+        return Known(asked[largest], why=largest.place("ask.memory"))
+    if len(asked) < len(entries):
         return Known()
-    return Known(sum(said.values()), why=", ".join(one.place(f"ask.{name}") for one in said))
+    return Known(sum(asked.values()), why=", ".join(size.place(f"ask.{name}") for size in asked))
 
 
 def measured_sizes(history: History) -> list[Size]:
@@ -191,8 +191,8 @@ def measured_sizes(history: History) -> list[Size]:
             stages=stages,
             scope=scope,
             pool=pool,
-            memory=proposal([MeasuredJob(one.memory, one.events) for one in jobs], "memory"),
-            walltime=proposal([MeasuredJob(one.seconds, one.events) for one in jobs], "walltime"),
+            memory=proposal([MeasuredJob(job.memory, job.events) for job in jobs], "memory"),
+            walltime=proposal([MeasuredJob(job.seconds, job.events) for job in jobs], "walltime"),
             key=f"sizes: auto, {len(jobs)} jobs measured",
         )
         for (scope, stages, pool), jobs in history.items()
@@ -239,21 +239,21 @@ def unfit(
     if findings:
         return findings, []
     taken = {
-        one.key: rule
+        size.key: rule
         for rule in rules
         for pool in rule.route.pools
-        for one in entry_of(sizes, scope=rule.scope, stages=rule.stages, pool=pool)
+        for size in entry_of(sizes, scope=rule.scope, stages=rule.stages, pool=pool)
     }
-    for one in sizes:
-        asked = ResourceRequest(memory=one.memory, walltime=one.walltime)
+    for size in sizes:
+        asked = ResourceRequest(memory=size.memory, walltime=size.walltime)
         for name in GROWING:
-            pool, key = router.pools.by_name[one.pool], f"{one.key}.ask.{name}"
-            findings += more_than_a_worker(pool, name, asked, one.file, key)
+            pool, key = router.pools.by_name[size.pool], f"{size.key}.ask.{name}"
+            findings += more_than_a_worker(pool, name, asked, size.file, key)
     notes = [
-        f"{one.file}: {one.key}: no rule of pool {one.pool!r} has these stages together, "
-        f"{', '.join(one.stages) or 'none'}: it has no effect"
-        for one in sizes
-        if one.key not in taken
+        f"{size.file}: {size.key}: has no effect, as no rule of pool {size.pool!r} has all of "
+        f"these stages: {', '.join(size.stages) or 'none'}"
+        for size in sizes
+        if size.key not in taken
     ]
     return findings, notes
 
@@ -266,35 +266,37 @@ def history_of(
     Left out are those that are special: not like the others.
     """
     routes = [(pool, rule.stages) for rule in rules for pool in rule.route.pools]
-    found: dict[tuple[str, tuple[str, ...], str], list[Taken]] = defaultdict(list)
+    history: dict[tuple[str, tuple[str, ...], str], list[Taken]] = defaultdict(list)
     if any(router.measures(pool, stages) for pool, stages in routes):
         with contextlib.suppress(OSError, SmkError):  # what cannot be read says nothing
-            for one in (one for one in taken(build) if not is_special(one)):
-                found[one.scope, one.stages, one.pool].append(one)
-    return found
+            for job in (job for job in taken(build) if not is_special(job)):
+                history[job.scope, job.stages, job.pool].append(job)
+    return history
 
 
 def changing(rules: Iterable[Rule], placement: Placement) -> str:
     """Return the text of ``sizes.json``: of the rules whose jobs may ask for other amounts."""
-    found: dict[str, Changing] = {}
+    by_rule: dict[str, Changing] = {}
     for rule in rules:
         if rule.name in placement.changing:
             stated, history = placement.stated[rule.name], placement.history
             most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
             took = {pool: (rule.scope, rule.stages, pool) for pool in rule.route.pools}
-            found[rule.name] = Changing(
+            by_rule[rule.name] = Changing(
                 stated=stated,
                 own=by_dataset.stated_of_places(
                     placement.own.get(rule.name, {}), placement.of_places(rule)
                 ),
                 taken={
-                    pool: [(one.memory, one.seconds, one.events) for one in history[jobs]]
+                    pool: [(job.memory, job.seconds, job.events) for job in history[jobs]]
                     for pool, jobs in took.items()
                     if jobs in history
                 },
                 # Rules that were bundled since have other names for their jobs.
                 wildcards=rule.named_by,
                 together=most,
-                longest=tuple(placement.longest(one) if most > 1 else None for one in stated),
+                longest=tuple(
+                    placement.longest(attempt) if most > 1 else None for attempt in stated
+                ),
             )
-    return msgspec.json.encode(found).decode() + "\n"
+    return msgspec.json.encode(by_rule).decode() + "\n"

@@ -249,8 +249,8 @@ def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, outside: bool)
     words = ["sh smk/worker {log} {resources.attempt} {threads}", rule.name]
     words += [f"{{wildcards.{name}}}" for name in rule.named_by]
     cpus = by_attempt([attempt.request.cpus for attempt in rule.route.attempts])
-    given = resources(lengthened(rule, rule.asked))
-    asked = "".join(f"        {name}={by_attempt(values)},\n" for name, values in given.items())
+    requests = resources(lengthened(rule, rule.asked))
+    asked = "".join(f"        {name}={by_attempt(values)},\n" for name, values in requests.items())
     retries = f"    retries: tries({rule.route.retries})\n" if rule.route.fixed else ""
     stages = ", ".join(comment(stage) for stage in rule.stages)
     environment = '    conda:\n        "envs/fasthep-smk.yaml"\n' if conda else ""
@@ -279,7 +279,7 @@ def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, outside: bool)
 def _on_htcondor(rules: Iterable[Rule]) -> str:
     """Return the comment on resources that only HTCondor reads, where a rule asks for some."""
     asked = [resources(list(rule.route.attempts)) for rule in rules]
-    return _ON_HTCONDOR if any(_HTCONDORS & one.keys() for one in asked) else ""
+    return _ON_HTCONDOR if any(_HTCONDORS & of_rule.keys() for of_rule in asked) else ""
 
 
 def _inputs(rule: Rule, makers: Mapping[str, Rule], *, outside: bool) -> str:
@@ -307,14 +307,14 @@ def _awaited(rule: Rule, makers: Mapping[str, Rule]) -> list[str]:
             by_name[maker.name] = maker
             files.setdefault(maker.name, {}).update(dict.fromkeys(files_read(read, maker)))
             if maker.name not in listed:
-                place = [job.wildcards.get(one, "") for one in maker.named_by]
+                place = [job.wildcards.get(name, "") for name in maker.named_by]
                 if maker.bundles or read.folder != layout.job_folder(maker.name, place):
                     listed.add(maker.name)
     lines: list[str] = []
     for maker in by_name.values():
-        place = [f"{{{one}}}" for one in maker.named_by]
+        place = [f"{{{name}}}" for name in maker.named_by]
         folder = layout.job_folder(maker.name, place)
-        paths = [literal(f"{folder}/{one}") for one in files[maker.name]]
+        paths = [literal(f"{folder}/{file}") for file in files[maker.name]]
         if maker.bundles:
             paths = [literal(layout.bundle(maker.name, place))]
         lines += _expanded(maker, paths) if maker.name in listed else _lines(paths, indent=12)
@@ -336,14 +336,14 @@ def _lines(items: Iterable[str], *, indent: int) -> list[str]:
 
 def resources(attempts: list[Attempt]) -> dict[str, list[int]]:
     """Return the resources that a rule asks for, each with its value at every attempt."""
-    found: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     common = [sites.common_resources(attempt) for attempt in attempts]
-    for name in dict.fromkeys(name for one in common for name in one):
+    for name in dict.fromkeys(name for amounts in common for name in amounts):
         # A job needs as much wherever it runs: a pool that says nothing takes the other's word.
-        stated = next(one[name] for one in common if name in one)
+        stated = next(amounts[name] for amounts in common if name in amounts)
         missing = 0 if name in ("gpu", "request_gpus") else stated
-        found[name] = [one.get(name, missing) for one in common]
-    return found
+        by_name[name] = [amounts.get(name, missing) for amounts in common]
+    return by_name
 
 
 def lengthened(
@@ -355,10 +355,10 @@ def lengthened(
 
     ``longest`` says for how many seconds an attempt may last at most, if that is known.
     """
-    most = max((len(one.jobs) for one in rule.bundles.values()), default=1)
+    most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
     return [
-        replace(one, request=replace(one.request, walltime=_times(one, most, longest)))
-        for one in attempts
+        replace(attempt, request=replace(attempt.request, walltime=_times(attempt, most, longest)))
+        for attempt in attempts
     ]
 
 

@@ -86,12 +86,14 @@ def partitions_text(rules: Iterable[Rule]) -> str:
     is a whole file whose number of entries was not asked for. Relative files are in the folder
     that the run was started in.
     """
-    found = {job.partition: None for rule in rules for job in rule.jobs.values() if job.partition}
+    partitions = {
+        job.partition: None for rule in rules for job in rule.jobs.values() if job.partition
+    }
     text = io.StringIO()
     table = csv.writer(text, delimiter="\t", lineterminator="\n")
     table.writerow(["dataset", "part", "source", "file", "start", "stop"])
-    for one in found:
-        table.writerow([one.dataset, one.part, one.source, one.file, one.start, one.stop])
+    for part in partitions:
+        table.writerow([part.dataset, part.part, part.source, part.file, part.start, part.stop])
     return text.getvalue()
 
 
@@ -110,16 +112,16 @@ def _table(rule: Rule, jobs: Mapping[str, JobEntry], sources: Sources) -> TaskTa
         cached={
             name: tuple(
                 Kept(*key, layout.stream(*key, cached=True), live)
-                for key, live in one.cached.items()
+                for key, live in wiring.cached.items()
             )
-            for name, one in rule.wirings.items()
-            if one.cached
+            for name, wiring in rule.wirings.items()
+            if wiring.cached
         },
         nodes={name: signatures(nodes) for name, nodes in rule.nodes.items()},
         jobs=jobs,
         bundles={
-            key: BundleEntry(one.jobs, one.marker, signature_of(rule, one))
-            for key, one in rule.bundles.items()
+            key: BundleEntry(bundle.jobs, bundle.marker, signature_of(rule, bundle))
+            for key, bundle in rule.bundles.items()
         },
         sources=sources,
     )
@@ -128,16 +130,16 @@ def _table(rule: Rule, jobs: Mapping[str, JobEntry], sources: Sources) -> TaskTa
 def _markers(rules: Iterable[Rule]) -> dict[str, str]:
     """Return the marker of the bundle that a job is in, by the job's folder."""
     return {
-        rule.jobs[key].folder: one.marker
+        rule.jobs[key].folder: bundle.marker
         for rule in rules
-        for one in rule.bundles.values()
-        for key in one.jobs
+        for bundle in rule.bundles.values()
+        for key in bundle.jobs
     }
 
 
 def _lost(job: Job, without: Container[Place]) -> list[Partition]:
     """Return the partitions that a job goes without, and that were not left out of a sample."""
-    return [one for one in job.missing if (one.dataset, one.part) in without]
+    return [part for part in job.missing if (part.dataset, part.part) in without]
 
 
 def _makes_results(rule: Rule, job: Job, left_out: Container[Place]) -> bool:

@@ -184,25 +184,28 @@ _OF_FILES = ("data", "sources", "use", "registry", "include")
 _Made = TypeVar("_Made", bound=Start)
 
 
-def _adding(what: type[_Made], to: Start, **added: object) -> _Made:
+def _adding(kind: type[_Made], to: Start, **added: object) -> _Made:
     """Return what earlier steps have made, with what the next one adds or replaces."""
-    before = {one.name: getattr(to, one.name) for one in fields(to)}
-    return what(**{**before, **added})
+    before = {field.name: getattr(to, field.name) for field in fields(to)}
+    return kind(**{**before, **added})
 
 
 def _inputs(start: Start) -> Inputs:
-    known, kept = (one / layout.INPUTS for one in (start.earlier, start.build))
+    known, kept = (folder / layout.INPUTS for folder in (start.earlier, start.build))
     return Inputs(start.root, known, keep_in=kept)
 
 
-def _and_operations(found: list[Finding], document: YamlMapping, start: Start) -> list[Finding]:
+def _and_operations(findings: list[Finding], document: YamlMapping, start: Start) -> list[Finding]:
     """Return findings, if there are any, with those about parameters of FAST-HEP's operations."""
-    told, more = {one.key for one in found}, list[Finding]()
-    if found:
+    keys, more = {finding.key for finding in findings}, list[Finding]()
+    if findings:
         with contextlib.suppress(Findings):  # a profile is what is wrong
             registry = registry_of(document, start.settings.workflow, start.root)
             more = operation_findings(document, registry, workflow=start.shown)
-    return [*found, *(one for one in more if one.key not in told and not isinstance(one, Doubt))]
+    return [
+        *findings,
+        *(other for other in more if other.key not in keys and not isinstance(other, Doubt)),
+    ]
 
 
 @quick_yaml()
@@ -225,17 +228,17 @@ def load(start: Start) -> Loaded:
         execution, findings = _execution(document, settings, start.root)
     except Findings as error:
         findings = [] if of_document else error.findings
-    told = {one.key for one in of_document}
-    found = [
+    keys = {finding.key for finding in of_document}
+    wrong = [
         *profile_findings(document, settings.workflow, start.root),
         *of_document,
         *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
-        *(one for one in findings if one.key not in told or one.key is None),
+        *(finding for finding in findings if finding.key not in keys or finding.key is None),
     ]
-    found, notes = _apart(found, start)
-    if found and not any((one.key or "").startswith(_OF_FILES) for one in found):
-        found += file_findings(document, _inputs(start), settings.workflow)
-    _raise_if_any(_and_operations(found, document, start), start)
+    wrong, notes = _apart(wrong, start)
+    if wrong and not any((finding.key or "").startswith(_OF_FILES) for finding in wrong):
+        wrong += file_findings(document, _inputs(start), settings.workflow)
+    _raise_if_any(_and_operations(wrong, document, start), start)
     assert execution is not None, "without findings there is an execution"
     unsafe = unsafe_path(execution, start.earlier.absolute(), start.root)
     _raise_if_any([unsafe] if unsafe else [])
@@ -264,9 +267,9 @@ def compile_plans(loaded: Loaded) -> Compiled:
     workflow, root = settings.workflow, loaded.root
     not_searched = find_local_modules(root, workflow, modules_of_entry(document.get("registry")))
     inputs = _inputs(loaded)
-    found = check.registry_findings(document, workflow=loaded.shown)
-    found += file_findings(document, inputs, workflow)
-    _raise_if_any(_and_operations(found, document, loaded), loaded)
+    findings = check.registry_findings(document, workflow=loaded.shown)
+    findings += file_findings(document, inputs, workflow)
+    _raise_if_any(_and_operations(findings, document, loaded), loaded)
     source = workflow
     if not compilable(document):
         source = overlay(document, workflow, aside / layout.OVERLAY, loaded.execution.asked)
@@ -276,36 +279,44 @@ def compile_plans(loaded: Loaded) -> Compiled:
             naming(aside, loaded.earlier),
             entries_told(document, inputs, loaded.shown),
         ):
-            each = compile_workflow(workflow, aside, chunk_size=settings.chunk_size, source=source)
+            compiled = compile_workflow(
+                workflow, aside, chunk_size=settings.chunk_size, source=source
+            )
         told_of_graph(aside, loaded.earlier)
     except Findings as error:
-        found = error.findings
+        findings = error.findings
         # FAST-HEP stops at the first one, and names no key.
-        found = _and_operations(found, document, loaded)[len(found) :] or found
+        findings = _and_operations(findings, document, loaded)[len(findings) :] or findings
         with contextlib.suppress(Findings):  # a profile is what is wrong
             ops = [str(stage.get("op")) for _, stage in stages_of(document)]
             registry = registry_of(document, workflow, root)
-            told = check.unregistered_finding(registry, ops, workflow=loaded.shown)
-            found = [told] if told else found
-        raise Findings(located(found, workflow, shown=loaded.shown)) from error
-    plans = _selected(each, settings.variation, loaded.shown)
-    found = [item for one in plans for item in check.plan_findings(one.plan, workflow=loaded.shown)]
+            unregistered = check.unregistered_finding(registry, ops, workflow=loaded.shown)
+            findings = [unregistered] if unregistered else findings
+        raise Findings(located(findings, workflow, shown=loaded.shown)) from error
+    plans = _selected(compiled, settings.variation, loaded.shown)
+    findings = [
+        item
+        for variant in plans
+        for item in check.plan_findings(variant.plan, workflow=loaded.shown)
+    ]
     wrong: list[Finding] = []
-    if not found:  # what an unknown operation takes is not known
-        for one in plans:
-            wrong += check.parameter_findings(one.plan, document, workflow=loaded.shown)
+    if not findings:  # what an unknown operation takes is not known
+        for variant in plans:
+            wrong += check.parameter_findings(variant.plan, document, workflow=loaded.shown)
     if plans:
-        found += operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
-    found, notes = _apart(found, loaded)
-    if plans and not found:  # nor what it makes
-        varied = [one.plan for one in plans]
-        found, more = _apart(meaning_findings(varied, document, workflow=loaded.shown), loaded)
+        findings += operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
+    findings, notes = _apart(findings, loaded)
+    if plans and not findings:  # nor what it makes
+        varied = [variant.plan for variant in plans]
+        findings, more = _apart(meaning_findings(varied, document, workflow=loaded.shown), loaded)
         notes += more
     # A parameter that is misspelt is missing, too.
-    stages = {(one.key or "").partition(".params")[0] for one in found}
-    found += [one for one in wrong if (one.key or "").partition(".params")[0] not in stages]
-    _raise_if_any(found, loaded)
-    compiler_said = [text for one in plans for text in one.warnings]
+    stages = {(finding.key or "").partition(".params")[0] for finding in findings}
+    findings += [
+        finding for finding in wrong if (finding.key or "").partition(".params")[0] not in stages
+    ]
+    _raise_if_any(findings, loaded)
+    compiler_said = [text for variant in plans for text in variant.warnings]
     warnings = [*loaded.execution.notices, *notes, *not_searched, *compiler_said]
     return _adding(Compiled, loaded, plans=plans, inputs=inputs, warnings=warnings)
 
@@ -317,7 +328,9 @@ def plan(compiled: Compiled) -> Planned:
         Findings: something is wrong with input files, names or outputs.
     """
     settings, inputs, earlier = compiled.settings, compiled.inputs, compiled.earlier
-    unknown = inputs.ask_servers(file for one in compiled.plans for file in files_of_plan(one.plan))
+    unknown = inputs.ask_servers(
+        file for variant in compiled.plans for file in files_of_plan(variant.plan)
+    )
     named = NamedFiles(
         (compiled.root, settings.workflow.resolve().parent),
         ignored_reads(compiled.document),
@@ -348,7 +361,9 @@ def plan(compiled: Compiled) -> Planned:
         unite_sources({item.label: item.graph for item in variations})
         if unknown:
             warnings.append(_unknown_files(unknown))
-        own = dict.fromkeys(name for one in compiled.plans for name in own_modules_of(one.plan))
+        own = dict.fromkeys(
+            name for variant in compiled.plans for name in own_modules_of(variant.plan)
+        )
         if own:
             from fasthep_smk.flow.module_state import state_warnings
 
@@ -425,8 +440,8 @@ def _at_once(placement: Placement, settings: RunSettings, rule: Rule) -> int:
     here = sites.system(placement.site.system).machine(placement.site)
     if here is not None:
         return settings.jobs or here.cpus
-    found = slots(placement, rule)
-    return min(found, settings.jobs or found)
+    count = slots(placement, rule)
+    return min(count, settings.jobs or count)
 
 
 def reconcile(placed: Placed) -> Reconciled:
@@ -447,7 +462,9 @@ def reconcile(placed: Placed) -> Reconciled:
     )
     if placed.sample is not None:
         unneeded = placed.sample.unneeded(placed.rules)
-        reuse.reasons = {one: why for one, why in reuse.reasons.items() if one not in unneeded}
+        reuse.reasons = {
+            folder: why for folder, why in reuse.reasons.items() if folder not in unneeded
+        }
     records = (placed.earlier / path.relative_to(build) for path in reuse.unreadable[:3])
     unreadable = (
         f"{path} is damaged or of another version: its job runs again" for path in records
@@ -509,34 +526,34 @@ def _variations(
     variations: list[Variation] = []
     findings: list[Finding] = []
     warnings: list[str] = []
-    for one in compiled.plans:
-        graph = describe(one.plan, named, reruns)
+    for variant in compiled.plans:
+        graph = describe(variant.plan, named, reruns)
         sources = sources_of(graph.nodes.values())
-        datasets = one.plan.context.get("datasets") or {}
-        flow = one.plan.data_flow
+        datasets = variant.plan.context.get("datasets") or {}
+        flow = variant.plan.data_flow
         readers = {
             column: [graph.nodes[node].stage for node in nodes if node in graph.nodes]
             for column, nodes in (flow.get("consumers") or {}).items()
         }
-        found, warned = check_inputs(
+        wrong, warned = check_inputs(
             sources,
             datasets,
             inputs,
-            partial(_of_branches, compiled, one.plan, readers),
+            partial(_of_branches, compiled, variant.plan, readers),
         )
         # The same expression is mostly read in all variations.
         places = {item.key for item in findings}
         hidden = hidden_columns(
-            one.plan, sources, inputs, compiled.document, workflow=compiled.shown
+            variant.plan, sources, inputs, compiled.document, workflow=compiled.shown
         )
-        found += [item for item in hidden if item.key not in places]
-        told = {(item.key, item.problem) for item in findings}
-        findings += [item for item in found if (item.key, item.problem) not in told]
+        wrong += [item for item in hidden if item.key not in places]
+        present = {(item.key, item.problem) for item in findings}
+        findings += [item for item in wrong if (item.key, item.problem) not in present]
         warnings += warned
-        if found:
+        if wrong:
             continue
         partitions = make_partitions(sources, datasets, chunk_size=chunk_size, inputs=inputs)
-        variations.append(Variation(one.variation, graph, tuple(partitions)))
+        variations.append(Variation(variant.variation, graph, tuple(partitions)))
     _raise_if_any(findings, compiled)
     return variations, list(dict.fromkeys(warnings))
 
@@ -567,8 +584,8 @@ def _selected(
 ) -> list[CompiledPlan]:
     if wanted is None:
         return compiled
-    names = [one.variation for one in compiled if one.variation is not None]
-    chosen = [one for one in compiled if one.variation == wanted]
+    names = [variant.variation for variant in compiled if variant.variation is not None]
+    chosen = [variant for variant in compiled if variant.variation == wanted]
     if not chosen:
         close = nearest(wanted, names)
         raise WrongArgument.one(
@@ -589,12 +606,12 @@ def _unknown_files(paths: list[str]) -> str:
 
 def _apart(findings: list[Finding], start: Start) -> tuple[list[Finding], list[str]]:
     """Return what is wrong, and what may be right, in words."""
-    doubts = [one for one in findings if isinstance(one, Doubt)]
+    doubts = [finding for finding in findings if isinstance(finding, Doubt)]
     notes = [
-        f"{one.at or one.file}: {one.key}: {one.problem}"
-        for one in located(doubts, start.settings.workflow, shown=start.shown)
+        f"{finding.at or finding.file}: {finding.key}: {finding.problem}"
+        for finding in located(doubts, start.settings.workflow, shown=start.shown)
     ]
-    return [one for one in findings if not isinstance(one, Doubt)], notes
+    return [finding for finding in findings if not isinstance(finding, Doubt)], notes
 
 
 def _raise_if_any(findings: list[Finding], start: Start | None = None) -> None:

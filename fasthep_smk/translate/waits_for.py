@@ -32,10 +32,10 @@ class Waits:
             for job in rule.jobs.values()
         }
         self._bundles = {
-            rule.jobs[key].folder: [rule.jobs[other].folder for other in one.jobs]
+            rule.jobs[key].folder: [rule.jobs[other].folder for other in bundle.jobs]
             for rule in rules
-            for one in rule.bundles.values()
-            for key in one.jobs
+            for bundle in rule.bundles.values()
+            for key in bundle.jobs
         }
         #: The jobs that are to run: those without results, and those whose files are needed again.
         self.unfinished = self._unfinished(reuse)

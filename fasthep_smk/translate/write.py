@@ -148,18 +148,18 @@ def write(contents: Contents) -> Written:
 
 def _sources(rule: Rule, variations: Iterable[Variation]) -> dict[str, tuple[str | None, int, int]]:
     """Return the files that signatures of a rule know: identity, size and modification time."""
-    nodes = {node for known in rule.nodes.values() for node in known}
-    found: dict[str, tuple[str | None, int, int]] = {}
+    nodes = {node for by_node in rule.nodes.values() for node in by_node}
+    sources: dict[str, tuple[str | None, int, int]] = {}
     for graph in (variation.graph for variation in variations):
         own = (graph.nodes[node].sources for node in nodes if node in graph.nodes)
-        for path in graph.sources.union(*own) - found.keys():
+        for path in graph.sources.union(*own) - sources.keys():
             try:
                 status = Path(path).stat()
             except OSError:
                 continue  # it is gone already: the next translation says so
-            known = graph.identity_of(path)
-            found[path] = (known, status.st_size, status.st_mtime_ns)
-    return dict(sorted(found.items()))
+            identity = graph.identity_of(path)
+            sources[path] = (identity, status.st_size, status.st_mtime_ns)
+    return dict(sorted(sources.items()))
 
 
 def _launch(contents: Contents) -> Launch:
@@ -186,20 +186,21 @@ def _launch(contents: Contents) -> Launch:
 def _requests(rules: Sequence[Rule], placement: profile.Placement) -> Requests:
     """Return what the jobs of each rule ask for, attempt by attempt, and which credentials."""
     asked = {
-        rule: [asked_of(one) for one in attempts] for rule, attempts in placement.attempts.items()
+        rule: [asked_of(attempt) for attempt in attempts]
+        for rule, attempts in placement.attempts.items()
     }
     apart: dict[str, Apart] = {
         rule.name: {
             "wildcards": [*rule.named_by],
             "attempts": {
-                place: [asked_of(one) for one in attempts]
+                place: [asked_of(attempt) for attempt in attempts]
                 for place, attempts in placement.of_places(rule).items()
             },
         }
         for rule in rules
         if rule.name in placement.by_dataset
     }
-    credentials = [one.as_data() for one in placement.credentials]
+    credentials = [credential.as_data() for credential in placement.credentials]
     return {
         "system": placement.site.system,
         "credentials": credentials,
@@ -219,13 +220,13 @@ def refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None
     environment = placement.environment
     if environment is None or placement.image is None:
         return
-    found = sorted({str(one) for one in folders if _NOT_BOUND & set(str(one))})
-    if found:
+    refused = sorted({str(folder) for folder in folders if _NOT_BOUND & set(str(folder))})
+    if refused:
         raise Findings.one(
             "this folder cannot be mounted in a container",
             file=environment.file,
             key="environment.type",
-            value=as_yaml(found[0]),
+            value=as_yaml(refused[0]),
             expected="a path without quotes ('), dollar signs, backslashes, colons and commas",
         )
 
@@ -257,9 +258,9 @@ def conda_environment() -> str:
         if vcs:
             url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
         needs = [f"fasthep-smk @ {url}" if url else f"fasthep-smk =={ours.version}"]
-        needs += [one for one in ours.requires or () if "extra ==" not in one]
+        needs += [need for need in ours.requires or () if "extra ==" not in need]
     python = ".".join(map(str, sys.version_info[:2]))
-    lines = "".join(f"      - {json.dumps(one, ensure_ascii=False)}\n" for one in needs)
+    lines = "".join(f"      - {json.dumps(need, ensure_ascii=False)}\n" for need in needs)
     return (
         "channels:\n  - conda-forge\n"
         f"dependencies:\n  - python ={python}\n  - pip\n  - pip:\n{lines}"
@@ -276,7 +277,7 @@ def worker_script(rules: Iterable[Rule]) -> str:
         "# Starts one job, in the build folder:\n"
         f"# worker [{layout.ALONE} TIME] LOG ATTEMPT THREADS RULE [VARIATION] [DATASET] "
         "[PARTITION]\n"
-        f"# {layout.ALONE}: without a Snakemake beside it, it does what that would do.\n"
+        f"# {layout.ALONE}: no Snakemake runs beside the job, so do what Snakemake would do.\n"
         "# TIME: when it was submitted, in seconds since 1970.\n"
         + begin_alone(
             f"    {layout.IS_ALONE}=1 {layout.SUBMITTED}=$2\n"

@@ -38,8 +38,8 @@ def saying(folder: Path) -> Iterator[None]:
 def shown(error: BaseException | None) -> bool:
     """Whether a full disk, or a quota that is used up, is behind an error."""
     return any(
-        (isinstance(one, OSError) and one.errno in _NUMBERS) or said(str(one))
-        for one in (chain_of(error) if error else ())
+        (isinstance(cause, OSError) and cause.errno in _NUMBERS) or said(str(cause))
+        for cause in (chain_of(error) if error else ())
     )
 
 

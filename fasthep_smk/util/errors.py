@@ -25,19 +25,19 @@ def nearest(name: str, valid: Iterable[str], *, cutoff: float = 0.5) -> str | No
     wanted = str(name).lower()
     matches = difflib.get_close_matches(wanted, names, n=1, cutoff=cutoff)
     # Of two letters, exchanged ones count as one in common.
-    matches += [one for one in names if sorted(one) == sorted(wanted)]
+    matches += [word for word in names if sorted(word) == sorted(wanted)]
     return names[matches[0]] if matches else None
 
 
-def is_slip(one: str, other: str) -> bool:
+def is_slip(word: str, other: str) -> bool:
     """Whether one letter is missing, added or another, or two neighbours are exchanged."""
-    if one == other:
+    if word == other:
         return True
-    if abs(len(one) - len(other)) > 1:
+    if abs(len(word) - len(other)) > 1:
         return False
-    pairs = enumerate(zip(one, other, strict=False))
-    first = next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
-    rest, wanted = one[first:], other[first:]
+    pairs = enumerate(zip(word, other, strict=False))
+    first = next((n for n, (a, b) in pairs if a != b), min(len(word), len(other)))
+    rest, wanted = word[first:], other[first:]
     return (
         rest[1:] == wanted[1:]
         or rest[1:] == wanted
@@ -178,6 +178,10 @@ class RunFailed(SmkError):
     """Jobs ran and at least one of them failed; the message names them."""
 
 
+class SnakemakeCrashed(RunFailed):
+    """Snakemake, or Python, has crashed; no job has failed. The same command goes on."""
+
+
 class JobsFailed(RunFailed):
     """Jobs failed, and Snakemake ended the run in its own order.
 
@@ -194,5 +198,5 @@ class JobsFailed(RunFailed):
 def refused_by_system(error: OSError) -> Findings:
     """Return what the system has said, and of which file."""
     name = error.filename2 or error.filename
-    said = error.strerror or str(error)
-    return Findings.one(said, file=None if name is None else os.fsdecode(name))
+    problem = error.strerror or str(error)
+    return Findings.one(problem, file=None if name is None else os.fsdecode(name))

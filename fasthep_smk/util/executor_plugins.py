@@ -32,6 +32,6 @@ def is_installed(executor: str) -> bool:
 
 def installed() -> list[str]:
     """Return the executors whose plugins are installed, by name."""
-    found = (one.name for one in pkgutil.iter_modules() if one.name.startswith(_PREFIX))
-    names = (name.removeprefix(_PREFIX).replace("_", "-") for name in found)
+    modules = (module.name for module in pkgutil.iter_modules() if module.name.startswith(_PREFIX))
+    names = (name.removeprefix(_PREFIX).replace("_", "-") for name in modules)
     return sorted(name for name in names if not name.endswith(_STEPS))

@@ -178,11 +178,11 @@ def unseal(text: bytes) -> JsonObject:
     Raises:
         Altered: a single bit is not as it was written, or it was not sealed.
     """
-    found = _SEAL.match(text)
-    if found is None:
+    match = _SEAL.match(text)
+    if match is None:
         raise Altered("it does not begin with a checksum")
-    rest = b"{" + text[found.end() :]
-    if hashlib.sha256(rest).hexdigest() != found[1].decode("ascii"):
+    rest = b"{" + text[match.end() :]
+    if hashlib.sha256(rest).hexdigest() != match[1].decode("ascii"):
         raise Altered("its checksum differs")
     try:
         content: JsonObject = json.loads(rest)

@@ -81,7 +81,7 @@ def end_by(seconds: float) -> None:
 def _heard(memory: mmap.mmap) -> dict[str, str]:
     (length,) = _LENGTH.unpack_from(memory)
     try:
-        found = json.loads(memory[_LENGTH.size : _LENGTH.size + length])
+        words = json.loads(memory[_LENGTH.size : _LENGTH.size + length])
     except ValueError:
         return {}
-    return {str(name): str(text) for name, text in found.items()}
+    return {str(name): str(text) for name, text in words.items()}

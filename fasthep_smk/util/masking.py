@@ -62,8 +62,8 @@ def masked(text: str) -> str:
     return _PARAMETER.sub(_without_value, text)
 
 
-def _without_web_token(found: re.Match[str]) -> str:
-    text = found[0]
+def _without_web_token(match: re.Match[str]) -> str:
+    text = match[0]
     if _WEB not in text:
         return text
     parts = text.rstrip(".").split(".")
@@ -89,25 +89,25 @@ def _start_of_header(part: str) -> int | None:
     return None
 
 
-def _without_password(found: re.Match[str]) -> str:
-    user, at, server = found[0].rpartition("@")
+def _without_password(match: re.Match[str]) -> str:
+    user, at, server = match[0].rpartition("@")
     name, colon, password = user.removeprefix("://").partition(":")
     if not at or not password or password == PASSWORD:
-        return found[0]
+        return match[0]
     return f"://{name}{colon}{PASSWORD}@{server}"
 
 
-def _without_bearer(found: re.Match[str]) -> str:
-    value = found[2].rstrip(".")
+def _without_bearer(match: re.Match[str]) -> str:
+    value = match[2].rstrip(".")
     is_word = value.replace("-", "").rstrip("=").isalpha() and len(value) < _LONGEST_WORD
     plain = is_word and value[1:] == value[1:].lower()
-    return found[0] if plain or not value else f"{found[1]}{TOKEN}{found[2][len(value) :]}"
+    return match[0] if plain or not value else f"{match[1]}{TOKEN}{match[2][len(value) :]}"
 
 
-def _without_value(found: re.Match[str]) -> str:
-    value = found[2].rstrip(".:")  # of the sentence
+def _without_value(match: re.Match[str]) -> str:
+    value = match[2].rstrip(".:")  # of the sentence
     if not value or value.lower() in _NOTHING:
-        return found[0]
-    name = found[1].lower()
+        return match[0]
+    name = match[1].lower()
     is_token = any(word in name for word in ("authz", "token", "bearer", "macaroon", "jwt"))
-    return f"{found[1]}{TOKEN if is_token else SECRET}{found[2][len(value) :]}"
+    return f"{match[1]}{TOKEN if is_token else SECRET}{match[2][len(value) :]}"

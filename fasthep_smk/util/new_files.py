@@ -32,7 +32,7 @@ def new_files(folder: Path) -> Iterator[Path]:
     """
     there = folder.exists()
     parent = folder if there else folder.absolute().parent
-    made = _made(parent)
+    created = _made(parent)
     stage = parent / f".{secrets.token_hex(8)}.tmp-{os.getpid()}"
     try:
         make_own(stage)
@@ -43,52 +43,54 @@ def new_files(folder: Path) -> Iterator[Path]:
             stage.rename(folder)
     except BaseException:
         shutil.rmtree(stage, ignore_errors=True)
-        _remove_empty(made)
+        _remove_empty(created)
         raise
     shutil.rmtree(stage, ignore_errors=True)
 
 
 def occupied(folder: Path, names: list[str]) -> list[Path]:
     """Return what is in a folder already of what is to be written there."""
-    found = []
+    paths = []
     for name in names:
         path = folder / name
         # A file or a link in the place of a folder that is needed is in the way, too.
-        needed = [one for one in path.parents if one != folder and one.is_relative_to(folder)]
-        obstacles = [one for one in needed if os.path.lexists(one) and not one.is_dir()]
-        found += obstacles or ([path] if os.path.lexists(path) else [])
-    return list(dict.fromkeys(found))
+        needed = [
+            parent for parent in path.parents if parent != folder and parent.is_relative_to(folder)
+        ]
+        obstacles = [parent for parent in needed if os.path.lexists(parent) and not parent.is_dir()]
+        paths += obstacles or ([path] if os.path.lexists(path) else [])
+    return list(dict.fromkeys(paths))
 
 
 def _move(stage: Path, folder: Path) -> None:
-    names = sorted(str(one.relative_to(stage)) for one in stage.rglob("*") if one.is_file())
-    if found := occupied(folder, names):
-        raise Occupied(found)
+    names = sorted(str(path.relative_to(stage)) for path in stage.rglob("*") if path.is_file())
+    if obstacles := occupied(folder, names):
+        raise Occupied(obstacles)
     moved: list[Path] = []
-    made: list[Path] = []
+    created: list[Path] = []
     try:
         for name in names:
-            made += _made((folder / name).parent)
+            created += _made((folder / name).parent)
             (stage / name).rename(folder / name)
             moved.append(folder / name)
     except BaseException:
         for path in moved:
             path.unlink(missing_ok=True)
-        _remove_empty(made)
+        _remove_empty(created)
         raise
 
 
 def _made(folder: Path) -> list[Path]:
     """Make a folder with those above it; return which were made, the outermost first."""
-    made: list[Path] = []
-    for one in (*reversed(folder.parents), folder):
-        if not one.is_dir():
-            one.mkdir()
-            made.append(one)
-    return made
+    created: list[Path] = []
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir()
+            created.append(path)
+    return created
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    for one in reversed(folders):
+    for folder in reversed(folders):
         with contextlib.suppress(OSError):
-            one.rmdir()
+            folder.rmdir()

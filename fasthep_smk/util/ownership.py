@@ -95,9 +95,9 @@ def check_build(
             continue  # what is in its place is looked at elsewhere
         seen.add(top)
         is_project = named == build and (Path.cwd() == top or top in Path.cwd().parents)
-        found, links = _look(top, _OF_A_RUN if is_project else frozenset())
+        by_kind, links = _look(top, _OF_A_RUN if is_project else frozenset())
         if named == build and os.lstat(build).st_uid not in (os.geteuid(), 0):
-            found[_FOREIGN] = [str(named)]  # a link
+            by_kind[_FOREIGN] = [str(named)]  # a link
         pending += map(Path, links)
         otherwise = "another folder"
         if noun == "build folder":
@@ -110,9 +110,9 @@ def check_build(
                 expected="files, folders and links",
                 hint=shell(["rm", path]),
             )
-            for path in found.pop(_SPECIAL)
+            for path in by_kind.pop(_SPECIAL)
         ]
-        for kind, paths in found.items():
+        for kind, paths in by_kind.items():
             if paths and not trusted:
                 fix = _fix(kind, paths, top, named, is_link=named != build)
                 is_below = Path(paths[0]).is_relative_to(top)
@@ -145,7 +145,7 @@ def _look(top: Path, only: Collection[str]) -> tuple[dict[str, list[str]], list[
 
     In the folder itself ``only`` these names count, if there are any.
     """
-    found: dict[str, list[str]] = {_FOREIGN: [], _OPEN: [], _HANDING_ON: [], _SPECIAL: []}
+    by_kind: dict[str, list[str]] = {_FOREIGN: [], _OPEN: [], _HANDING_ON: [], _SPECIAL: []}
     links: list[str] = []
     mine = (os.geteuid(), 0)
     # Snakemake lets a group write to its notes; nobody believes what is there.
@@ -155,14 +155,14 @@ def _look(top: Path, only: Collection[str]) -> tuple[dict[str, list[str]], list[
     while pending:
         folder, status, is_reached = pending.pop()
         if status.st_uid not in mine:
-            found[_FOREIGN].append(folder)
+            by_kind[_FOREIGN].append(folder)
             continue
         if is_reached:
             # An NFSv4 ACL, which takes a question to its server, is that of the top one.
             if (status.st_mode & 0o022 or folder == str(top)) and is_open(folder, status):
-                found[_OPEN].append(folder)
+                by_kind[_OPEN].append(folder)
             if _writers(folder, _DEFAULT):
-                found[_HANDING_ON].append(folder)
+                by_kind[_HANDING_ON].append(folder)
         is_reached = is_reached and bool(status.st_mode & 0o011)
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
@@ -175,15 +175,15 @@ def _look(top: Path, only: Collection[str]) -> tuple[dict[str, list[str]], list[
                 if stat.S_ISDIR(status.st_mode):
                     pending.append((entry.path, status, is_reached))
                 elif status.st_uid not in mine:
-                    found[_FOREIGN].append(entry.path)
+                    by_kind[_FOREIGN].append(entry.path)
                 elif stat.S_ISLNK(status.st_mode):
                     # (A DirEntry would raise for a loop, and all that comes after it be left out.)
                     links += [entry.path] if os.path.isdir(entry.path) else []  # noqa: PTH112
                 elif not stat.S_ISREG(status.st_mode):
-                    found[_SPECIAL] += [] if folder.startswith(replaced) else [entry.path]
+                    by_kind[_SPECIAL] += [] if folder.startswith(replaced) else [entry.path]
                 elif is_reached and status.st_mode & 0o022 and is_open(entry.path, status):
-                    found[_OPEN] += [entry.path] if not folder.startswith(unused) else []
-    return found, links
+                    by_kind[_OPEN] += [entry.path] if not folder.startswith(unused) else []
+    return by_kind, links
 
 
 def _fix(kind: str, paths: list[str], top: Path, named: Path, *, is_link: bool) -> str:
@@ -197,8 +197,8 @@ def _fix(kind: str, paths: list[str], top: Path, named: Path, *, is_link: bool) 
         return shell(["rm", named]) if is_link else ""
     theirs = f"! -uid {os.geteuid()} ! -uid 0"
     # Only who may write to a folder can remove what is in it.
-    folders = [one for one in paths if stat.S_ISDIR(os.lstat(one).st_mode)]
-    may_be_left = any(not os.access(one, os.W_OK) for one in folders)
+    folders = [path for path in paths if stat.S_ISDIR(os.lstat(path).st_mode)]
+    may_be_left = any(not os.access(folder, os.W_OK) for folder in folders)
     left = "; ask the owner to remove a folder that is left" if may_be_left else ""
     return f"find {shell([top])} {theirs} -prune -exec rm -rf {{}} +{left}"
 
@@ -212,9 +212,9 @@ def _rights(path: str) -> str:
         f"group {_group(status.st_gid)}",
     ]
     if not stat.S_ISLNK(status.st_mode):
-        words += [f"ACL {one}" for one in _writers(path, _ACCESS)]
-        words += [f"default ACL {one}" for one in _writers(path, _DEFAULT)]
-        words += [f"NFSv4 ACL {one}" for one in _nfs4_writers(path)]
+        words += [f"ACL {writer}" for writer in _writers(path, _ACCESS)]
+        words += [f"default ACL {writer}" for writer in _writers(path, _DEFAULT)]
+        words += [f"NFSv4 ACL {writer}" for writer in _nfs4_writers(path)]
     return ", ".join(words)
 
 
@@ -248,14 +248,14 @@ def _named(who: int, number: int) -> str:
 def _nfs4_writers(path: str | Path) -> list[str]:
     """Return who is named by an NFSv4 ACL and may write; mode tells of all but these."""
     with contextlib.suppress(OSError, struct.error):
-        content, found, at = os.getxattr(path, "system.nfs4_acl"), [], 4
+        content, writers, at = os.getxattr(path, "system.nfs4_acl"), [], 4
         for _ in range(int.from_bytes(content[:4])):
             kind, _, rights, length = struct.unpack_from(">4I", content, at)
             who = content[at + 16 : at + 16 + length].decode("utf-8", "replace")
             if kind == 0 and rights & _NFS4_WRITE and not who.endswith("@"):
-                found.append(who)
+                writers.append(who)
             at += 16 + -(-length // 4) * 4
-        return found
+        return writers
     return []
 
 
@@ -293,9 +293,9 @@ def problem_of(path: Path, workflow: Path) -> str | None:
 
 def is_own(entry: os.DirEntry[str] | Path) -> bool:
     """Whether a link to a folder was made by the user, and so was the folder."""
-    found = (entry.stat(follow_symlinks=False), entry.stat())
-    return all(one.st_uid == os.geteuid() for one in found) and not is_open(
-        os.fspath(entry), found[1]
+    statuses = (entry.stat(follow_symlinks=False), entry.stat())
+    return all(status.st_uid == os.geteuid() for status in statuses) and not is_open(
+        os.fspath(entry), statuses[1]
     )
 
 
@@ -306,11 +306,11 @@ def problem_above(path: Path, *, workflow: Path | None = None) -> str | None:
     or of an account of the system's, such as a batch system's. Where a ``workflow`` is run, owners
     do not count, nor folders above it: who may write there can change it as well.
     """
-    known = (os.geteuid(), _unknown_user())
+    owners = (os.geteuid(), _unknown_user())
     allowed = set[Path]() if workflow is None else set(_above(workflow))
     for folder in _above(path):
         status = folder.stat()
-        if workflow is None and status.st_uid not in known and status.st_uid >= _FIRST_USER:
+        if workflow is None and status.st_uid not in owners and status.st_uid >= _FIRST_USER:
             return f"{folder} belongs to another user ({_user(status.st_uid)})"
         is_sticky = status.st_mode & stat.S_ISVTX
         if folder not in allowed and not is_sticky and is_open(folder, status):
@@ -348,10 +348,10 @@ def _unknown_user() -> int:
 def _is_of_one(group: int, user: int) -> bool:
     """Whether a group is a user's own, without other members."""
     try:
-        found, name = grp.getgrgid(group), pwd.getpwuid(user).pw_name
+        entry, name = grp.getgrgid(group), pwd.getpwuid(user).pw_name
     except KeyError:  # in a container, users of the host have numbers only
         return group == user
-    return found.gr_name == name and set(found.gr_mem) <= {name}
+    return entry.gr_name == name and set(entry.gr_mem) <= {name}
 
 
 def _user(number: int) -> str:

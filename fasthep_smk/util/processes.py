@@ -45,8 +45,8 @@ def in_words(status: int) -> str:
     """Return the exit status of a process, negative for a signal, as people read it."""
     if status >= 0:
         return f"status {status}"
-    told = signal.strsignal(-status) if -status < signal.NSIG else None
-    return f"signal {-status} ({told.lower()})" if told else f"signal {-status}"
+    meaning = signal.strsignal(-status) if -status < signal.NSIG else None
+    return f"signal {-status} ({meaning.lower()})" if meaning else f"signal {-status}"
 
 
 def _prctl(option: int, value: int) -> None:

@@ -19,6 +19,6 @@ class _Room(ModuleType):
 
 def is_called_as(room: str, module: str, name: str) -> None:
     """Let a call of a room, by its name in ``sys.modules``, be one of a function in a module."""
-    found = sys.modules[room]
-    found._called_as = (module, name)  # type: ignore[attr-defined]
-    found.__class__ = _Room
+    package = sys.modules[room]
+    package._called_as = (module, name)  # type: ignore[attr-defined]
+    package.__class__ = _Room

@@ -70,8 +70,8 @@ def within(name: str) -> str:
 def _parts(name: str) -> tuple[str, str]:
     """Return the file and what in it is meant, of a name that begins like a URL's."""
     file = _CACHES.sub("", name.strip(), count=1)
-    found = _WITHIN.fullmatch(file)
-    return (found[1], re.sub("/+", "/", found[2]).strip(" /")) if found else (file, "")
+    match = _WITHIN.fullmatch(file)
+    return (match[1], re.sub("/+", "/", match[2]).strip(" /")) if match else (file, "")
 
 
 def same_file(name: str) -> str:
@@ -131,23 +131,23 @@ def silent_servers(names: Iterable[str]) -> dict[str, str]:
     """
     asked = {server: name for name in names if (server := server_of(name))}
     seconds = sum(map(_seconds, _SECONDS))
-    found = dict.fromkeys(asked, f"no answer within {seconds} s")
+    problems = dict.fromkeys(asked, f"no answer within {seconds} s")
 
     def look(server: str) -> None:
-        found[server] = _problem(asked[server], server)
+        problems[server] = _problem(asked[server], server)
 
-    threads = [threading.Thread(target=look, args=(one,), daemon=True) for one in asked]
-    for one in threads:
-        one.start()
+    threads = [threading.Thread(target=look, args=(server,), daemon=True) for server in asked]
+    for thread in threads:
+        thread.start()
     end = time.monotonic() + seconds
-    for one in threads:
-        one.join(max(0.0, end - time.monotonic()))
-    return {server: problem for server, problem in list(found.items()) if problem}
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return {server: problem for server, problem in list(problems.items()) if problem}
 
 
 def _seconds(variable: str) -> int:
-    said = os.environ.get(variable, "").strip()
-    return min(max(1, int(said)), _DAY) if said.isdecimal() else _SECONDS[variable]
+    value = os.environ.get(variable, "").strip()
+    return min(max(1, int(value)), _DAY) if value.isdecimal() else _SECONDS[variable]
 
 
 def _problem(name: str, server: str) -> str:
@@ -161,10 +161,10 @@ def _problem(name: str, server: str) -> str:
         with socket.create_connection(address, timeout=_seconds(_CONNECTS)) as connection:
             connection.settimeout(_seconds(_ANSWERS))
             connection.sendall(_GREETING)
-            said = connection.recv(16)
-        if said.startswith(_GREETED):
+            answer = connection.recv(16)
+        if answer.startswith(_GREETED):
             return ""
-        return "it does not speak XRootD's protocol" if said else "it closes the connection"
+        return "it does not speak XRootD's protocol" if answer else "it closes the connection"
     except TimeoutError:
         return "no answer in time"
     except OSError as error:
@@ -218,5 +218,5 @@ def _ask_xrootd(url: str) -> str | None:
     parts = urlsplit(url)
     client = import_module("XRootD.client")
     server = client.FileSystem(f"{parts.scheme}://{parts.netloc}")
-    status, found = server.stat(f"/{parts.path.lstrip('/')}", timeout=_TIMEOUT)
-    return f"{found.size}|{found.modtime or ''}" if status.ok else None  # 0: it has no times
+    status, info = server.stat(f"/{parts.path.lstrip('/')}", timeout=_TIMEOUT)
+    return f"{info.size}|{info.modtime or ''}" if status.ok else None  # 0: it has no times

@@ -61,11 +61,11 @@ class Scratch:
 @contextlib.contextmanager
 def scratch(kind: str = "") -> Iterator[Path]:
     """Yield a temporary folder, which goes with the block."""
-    made = Scratch(kind)
+    folder = Scratch(kind)
     try:
-        yield made.path
+        yield folder.path
     finally:
-        made.remove()
+        folder.remove()
 
 
 def _make(prefix: str, socket_name: str | None) -> Path:
@@ -73,7 +73,7 @@ def _make(prefix: str, socket_name: str | None) -> Path:
     if socket_name is not None:
         parents += [*_SHORT, os.environ.get("XDG_RUNTIME_DIR", "")]
         room = _ADDRESS - 1 - len(os.fsencode(f"/{prefix}xxxxxxxx/{socket_name}"))
-        short = [one for one in parents if one and len(os.fsencode(one)) <= room]
+        short = [parent for parent in parents if parent and len(os.fsencode(parent)) <= room]
         parents = short or parents[:1]
     for parent in parents[:-1]:
         with contextlib.suppress(OSError):

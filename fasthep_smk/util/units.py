@@ -28,13 +28,13 @@ _LONGEST = 100 * 365 * 24 * 3600  # seconds; the system's own timers count no fu
 def parse_bytes(value: object) -> int:
     """Return an amount of memory or disk in bytes: ``4GB`` is 4·10⁹, ``4GiB`` is 4·2³⁰."""
     expected = "a number with a unit, such as 4GB or 4GiB"
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise ValueError(expected)
-    unit = _UNITS.get(found[2].lower())
+    unit = _UNITS.get(match[2].lower())
     if unit is None:
         raise ValueError(f"{expected}; the units are B, kB, MB, GB, TB, PB and KiB, MiB, GiB, ...")
-    amount = Fraction(found[1]) * unit
+    amount = Fraction(match[1]) * unit
     if amount.denominator != 1:
         raise ValueError("a whole number of bytes")
     if amount < 1:
@@ -51,8 +51,8 @@ def parse_duration(value: object) -> int:
         seconds = value
     elif value.strip().isascii() and value.strip().isdigit():
         seconds = int(value)
-    elif value.strip() and (found := _CLOCK.fullmatch(value) or _PARTS.fullmatch(value)):
-        days, hours, minutes, rest = (int(part or 0) for part in found.groups())
+    elif value.strip() and (match := _CLOCK.fullmatch(value) or _PARTS.fullmatch(value)):
+        days, hours, minutes, rest = (int(part or 0) for part in match.groups())
         seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
     else:
         raise ValueError(expected)

@@ -48,8 +48,8 @@ def load_each_key_once(
         from fasthep_smk.util.yaml_messages import unreadable
 
         raise unreadable(path, error) from error
-    if found := [*key_findings(root, str(path)), *wrong(root)]:
-        raise Findings(found)
+    if findings := [*key_findings(root, str(path)), *wrong(root)]:
+        raise Findings(findings)
     return value
 
 

@@ -68,8 +68,8 @@ def unreadable(path: Path, error: Exception) -> Findings:
         return Findings.one(problem, file=str(path), expected="a YAML file")
     if isinstance(error, RecursionError):
         return Findings.one("is nested too deeply to be read", file=str(path))
-    what = getattr(error, "strerror", None) or error  # or a date that is none
-    return Findings.one(f"cannot be read: {what}", file=str(path))
+    reason = getattr(error, "strerror", None) or error  # or a date that is none
+    return Findings.one(f"cannot be read: {reason}", file=str(path))
 
 
 def _yaml_finding(path: Path, error: yaml.MarkedYAMLError) -> Finding:
@@ -78,9 +78,9 @@ def _yaml_finding(path: Path, error: yaml.MarkedYAMLError) -> Finding:
     file = str(path)
     if mark and (named := Path(str(mark.name))).exists() and named.resolve() != path.resolve():
         file = str(named)
-    said = " ".join(str(part) for part in (error.context, error.problem) if part)
-    known = (told for pattern, *told in _KNOWN if re.search(pattern, said))
-    problem, hint = next(known, (f"({said})", "look for quotes and brackets around that line"))
+    message = " ".join(str(part) for part in (error.context, error.problem) if part)
+    matches = (words for pattern, *words in _KNOWN if re.search(pattern, message))
+    problem, hint = next(matches, (f"({message})", "look for quotes and brackets around that line"))
     return Finding(
         file=file,
         problem=f"is not valid YAML: {problem}",
@@ -103,18 +103,18 @@ def _text_finding(file: Path) -> Finding:
             expected="UTF-8 text",
             hint=f"iconv -f UTF-16 -t UTF-8 {shell([file])}",
         )
-    start, what, hint = 0, "", None
+    start, problem, hint = 0, "", None
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         start, byte = error.start, chr(content[error.start])
         shown = f" ({byte!r} in Latin-1)" if byte.isprintable() else ""
-        what = f"holds a byte that is not UTF-8 text: 0x{ord(byte):02X}{shown}"
+        problem = f"holds a byte that is not UTF-8 text: 0x{ord(byte):02X}{shown}"
         hint = f"iconv -f ISO-8859-1 -t UTF-8 {shell([file])}, if that is what it was written in"
     else:
         odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
         start = len(text[: odd.start()].encode()) if odd else 0
-        what = (
+        problem = (
             f"holds a character that YAML does not allow: U+{ord(odd[0]):04X}"
             if odd
             else "is not YAML"
@@ -123,7 +123,7 @@ def _text_finding(file: Path) -> Finding:
     line = content.count(b"\n", 0, start) + 1
     return Finding(
         file=str(file),
-        problem=what,
+        problem=problem,
         at=f"{file}, line {line}",
         expected="UTF-8 text",
         hint=hint,

@@ -32,29 +32,29 @@ _SHARE = 10
 _LEFT = 100 * 1000**3
 
 
-def keep(job: WorkerJob, made: Mapping[tuple[str, str], object], cpu: float) -> list[Shared]:
+def keep(job: WorkerJob, values: Mapping[tuple[str, str], object], cpu: float) -> list[Shared]:
     """Write the cached streams that are worth it, the smallest first.
 
     ``cpu`` are the seconds of CPU that it took to make them.
     """
     room = min(room_on(job.folder, job.table.number_of_jobs), _room_in_memory(job))
     budget = min(int(cpu * BYTES_PER_SECOND), room)
-    found = []
+    candidates = []
     for stream in job.cached:
-        array = made.get(stream.key)
+        array = values.get(stream.key)
         if isinstance(array, ak.Array) and not (job.folder / str(stream.file)).exists():
             packed = _packed(array, stream.live, budget)
             if packed is not None:
-                found.append((packed.nbytes, stream, packed))
+                candidates.append((packed.nbytes, stream, packed))
     kept, written = [], 0
-    for size, stream, packed in sorted(found, key=lambda one: one[0]):
+    for size, stream, packed in sorted(candidates, key=lambda candidate: candidate[0]):
         written += size
         if written > budget:
             break
-        one = _write(job.folder, stream, packed, written <= cpu * COMPRESSED_PER_SECOND)
-        if one is None:
+        shared = _write(job.folder, stream, packed, written <= cpu * COMPRESSED_PER_SECOND)
+        if shared is None:
             break
-        kept.append(one)
+        kept.append(shared)
     return kept
 
 

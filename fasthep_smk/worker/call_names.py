@@ -59,12 +59,12 @@ def _names(value: object, name: str, *, depth: int) -> bool:
     if isinstance(value, partial):
         value = (value.args, value.keywords)
     if isinstance(value, Mapping):
-        return any(_names(one, name, depth=depth - 1) for one in list(value.values())[:_MOST])
+        return any(_names(item, name, depth=depth - 1) for item in list(value.values())[:_MOST])
     if isinstance(value, list | tuple | set | frozenset):
-        return any(_names(one, name, depth=depth - 1) for one in list(value)[:_MOST])
+        return any(_names(item, name, depth=depth - 1) for item in list(value)[:_MOST])
     own = getattr(value, "__dict__", None)
     if isinstance(own, dict) and not isinstance(value, type):
-        return any(_names(one, name, depth=depth - 2) for one in list(own.values())[:_MOST])
+        return any(_names(item, name, depth=depth - 2) for item in list(own.values())[:_MOST])
     return False
 
 
@@ -108,13 +108,13 @@ def paths_in(
     folder go all files below, with a pattern the files that match and the folder where others may
     come. A mere ``*`` is one for a ``shell`` only: else it is a product, a regular expression, SQL.
     """
-    known = {**variables, "PWD": folder or os.getcwd()}  # noqa: PTH109
-    text = _VARIABLE.sub(lambda found: os.fsdecode(known.get(found[1], found[0])), word)
+    values = {**variables, "PWD": folder or os.getcwd()}  # noqa: PTH109
+    text = _VARIABLE.sub(lambda match: os.fsdecode(values.get(match[1], match[0])), word)
     words = [text := _CHOICE.sub("*", text)]
     with contextlib.suppress(ValueError):  # a quotation mark that is no shell's
         words += shlex.split(text)
     bare = _BETWEEN_WORDS.split(_QUOTED.sub("", text))
-    parts = (part for one in words for part in (one, *_BETWEEN_WORDS.split(one)))
+    parts = (part for whole in words for part in (whole, *_BETWEEN_WORDS.split(whole)))
     for part in filter(None, dict.fromkeys(parts)):
         path = os.path.join(folder, os.path.expanduser(part))  # noqa: PTH111, PTH118
         fixed, *pattern = re.split(r"[*?\[]", part, maxsplit=1)
@@ -124,8 +124,8 @@ def paths_in(
             yield path
         elif not (re.search(r"\w", _SET.sub("", part)) or (shell and part in bare)):
             continue
-        elif found := glob.glob(path, recursive=True)[:_MOST_MATCHES]:  # noqa: PTH207
-            yield from [_above(path), *found]
+        elif matches := glob.glob(path, recursive=True)[:_MOST_MATCHES]:  # noqa: PTH207
+            yield from [_above(path), *matches]
         elif os.path.dirname(fixed).strip("/"):  # noqa: PTH120
             yield _above(path)
 
@@ -157,9 +157,9 @@ def paths_below_open_folders(path: Any) -> list[Any]:
     """Return what a relative path names, if its start is the current folder or any open one."""
     if os.path.isabs(path):  # noqa: PTH117
         return [path]
-    found = [in_folder(path, int(one)) for one in os.listdir("/proc/self/fd")]  # noqa: PTH208
-    places = [path, *(one for one in found if os.path.isdir(os.path.dirname(one)))]  # noqa: PTH112, PTH120
-    return [one for one in places if os.path.lexists(one)] or places
+    paths = [in_folder(path, int(number)) for number in os.listdir("/proc/self/fd")]  # noqa: PTH208
+    places = [path, *(place for place in paths if os.path.isdir(os.path.dirname(place)))]  # noqa: PTH112, PTH120
+    return [place for place in places if os.path.lexists(place)] or places
 
 
 def makes_mapping(frame: FrameType) -> bool:
@@ -168,11 +168,11 @@ def makes_mapping(frame: FrameType) -> bool:
     ``{**os.environ}`` and ``dict(os.environ)`` do, a loop or ``sorted(os.environ)`` looks at them.
     """
     instructions = list(dis.get_instructions(frame.f_code))
-    now = next(one for one in instructions if one.offset == frame.f_lasti)
+    now = next(step for step in instructions if step.offset == frame.f_lasti)
     if not now.opname.startswith("CALL"):
         return now.opname in ("DICT_UPDATE", "DICT_MERGE")
     return any(
-        one.argval in ("dict", "update") and one.opname.startswith("LOAD")
-        for one in instructions  # of the same expression: line and column where it begins
-        if one.positions and now.positions and one.positions[::2] == now.positions[::2]
+        step.argval in ("dict", "update") and step.opname.startswith("LOAD")
+        for step in instructions  # of the same expression: line and column where it begins
+        if step.positions and now.positions and step.positions[::2] == now.positions[::2]
     )

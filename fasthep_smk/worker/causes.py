@@ -55,8 +55,8 @@ def column_fix(error: BaseException, file: str | None) -> str | None:
 
     branches: frozenset[str] = frozenset()
     if missing.tree is not None and file:
-        found = look_into([file], [missing.tree], Path.cwd())[file]
-        branches = found.branches.get(missing.tree, branches)
+        contents = look_into([file], [missing.tree], Path.cwd())[file]
+        branches = contents.branches.get(missing.tree, branches)
     if missing.name in branches:
         return (
             f"add {missing.name!r}, a branch of the file, to `requires` in the spec of "
@@ -100,6 +100,6 @@ def what_ended(end: End, sent: Sent) -> tuple[failures.FailureKind, str, str | N
 
 def after_work(end: End) -> str:
     """Return what a job left that kept its process from ending well after its work was done."""
-    what = end.said.get("at") or "an exit handler or library of an operation"
-    how = f"{what} did not end in time, and was killed" if end.was_late else f"{end}, in {what}"
+    place = end.said.get("at") or "an exit handler or library of an operation"
+    how = f"{place} did not end in time, and was killed" if end.was_late else f"{end}, in {place}"
     return f"its results are complete, but its process did not end well: {how} (docs/own-op.md)"

@@ -41,18 +41,18 @@ def export_histograms(folder: Path, formats: Iterable[str]) -> None:
     if not formats:
         return
     for path in sorted(folder.glob("artifacts/**/histograms/*.pkl")):
-        made = pickle.loads(path.read_bytes())  # this job has just written it
+        histogram = pickle.loads(path.read_bytes())  # this job has just written it
         name = path.name.removesuffix(".pkl")
-        for one in formats:
-            with files.atomic_path(path.with_name(f"{name}{EXPORTED[one]}")) as temporary:
-                {"root": _write_root, "uhi": _write_uhi}[one](made, name, temporary)
+        for kind in formats:
+            with files.atomic_path(path.with_name(f"{name}{EXPORTED[kind]}")) as temporary:
+                {"root": _write_root, "uhi": _write_uhi}[kind](histogram, name, temporary)
 
 
-def _write_uhi(made: hist.BaseHist, name: str, path: Path) -> None:
+def _write_uhi(histogram: hist.BaseHist, name: str, path: Path) -> None:
     import uhi.io.json
 
     try:
-        text = json.dumps(made, default=uhi.io.json.default)
+        text = json.dumps(histogram, default=uhi.io.json.default)
     except TypeError as error:
         raise SmkError(
             f"smk.export: histogram {name!r} cannot be written as UHI: {error}"
@@ -60,15 +60,15 @@ def _write_uhi(made: hist.BaseHist, name: str, path: Path) -> None:
     path.write_text(f"{text}\n", encoding="utf-8")
 
 
-def _write_root(made: hist.BaseHist, name: str, path: Path) -> None:
+def _write_root(histogram: hist.BaseHist, name: str, path: Path) -> None:
     import uproot
 
     with uproot.recreate(path) as file:
-        for place, one in for_root(made, name):
-            file[place] = one
+        for place, part in for_root(histogram, name):
+            file[place] = part
 
 
-def for_root(made: hist.BaseHist, name: str) -> Iterator[tuple[str, hist.BaseHist]]:
+def for_root(whole: hist.BaseHist, name: str) -> Iterator[tuple[str, hist.BaseHist]]:
     """Yield what stands for a histogram in a ROOT file: places there, and histograms.
 
     Raises:
@@ -76,66 +76,66 @@ def for_root(made: hist.BaseHist, name: str) -> Iterator[tuple[str, hist.BaseHis
     """
     import hist
 
-    if made.kind != "COUNT":
+    if whole.kind != "COUNT":
         raise SmkError(_refused(name, "holds means, not counts"))
-    split = [at for at, axis in enumerate(made.axes) if isinstance(axis, hist.axis.StrCategory)]
-    if len(split) == len(made.axes):
+    split = [at for at, axis in enumerate(whole.axes) if isinstance(axis, hist.axis.StrCategory)]
+    if len(split) == len(whole.axes):
         split.pop()  # a labelled axis is better than no axis
-    left = len(made.axes) - len(split)
+    left = len(whole.axes) - len(split)
     if left > _MOST_AXES:
         raise SmkError(_refused(name, f"has {left} axes besides those of categories, at most 3"))
-    choices = [[*enumerate(map(encode, made.axes[at])), *_other(made.axes[at])] for at in split]
+    choices = [[*enumerate(map(encode, whole.axes[at])), *_other(whole.axes[at])] for at in split]
     for chosen in itertools.product(*choices):
         bins = dict(zip(split, (number for number, _ in chosen), strict=True))
-        one = _plain(made, bins, name)
-        empty = _OTHER in [label for _, label in chosen] and not one.values(flow=True).any()
+        part = _plain(whole, bins, name)
+        empty = _OTHER in [label for _, label in chosen] and not part.values(flow=True).any()
         if not empty:
-            yield "/".join([*(label for _, label in chosen), encode(name)]), one
+            yield "/".join([*(label for _, label in chosen), encode(name)]), part
 
 
 def _other(axis: hist.axis.StrCategory) -> list[tuple[int, str]]:
     return [(len(axis), _OTHER)] if axis.traits.overflow else []
 
 
-def _plain(made: hist.BaseHist, bins: dict[int, int], name: str) -> hist.BaseHist:
+def _plain(whole: hist.BaseHist, bins: dict[int, int], name: str) -> hist.BaseHist:
     """Return one category of each text axis, in axes with under- and overflow throughout."""
     import boost_histogram as bh
     import hist
     import numpy as np
 
-    kept = [axis for at, axis in enumerate(made.axes) if at not in bins]
-    view = made.view(flow=True)[tuple(bins.get(at, slice(None)) for at in range(len(made.axes)))]
+    kept = [axis for at, axis in enumerate(whole.axes) if at not in bins]
+    view = whole.view(flow=True)[tuple(bins.get(at, slice(None)) for at in range(len(whole.axes)))]
     axes, places = zip(*(_numbers(axis, name) for axis in kept), strict=True)
-    weighted = made.storage_type is bh.storage.Weight
-    found = hist.Hist(*axes, storage=bh.storage.Weight() if weighted else bh.storage.Double())
-    found.view(flow=True)[np.ix_(*places)] = view
-    return found
+    weighted = whole.storage_type is bh.storage.Weight
+    plain = hist.Hist(*axes, storage=bh.storage.Weight() if weighted else bh.storage.Double())
+    plain.view(flow=True)[np.ix_(*places)] = view
+    return plain
 
 
 def _numbers(axis: hist.axis.AxesMixin, name: str) -> tuple[hist.axis.AxesMixin, list[int]]:
     """Return an axis with under- and overflow, and where the bins of ``axis`` are in it."""
     import hist
 
-    told = {"name": axis.name, "label": axis.label}
+    labels = {"name": axis.name, "label": axis.label}
     before, after = axis.traits.underflow, axis.traits.overflow
     if isinstance(axis, hist.axis.StrCategory):
-        made = hist.axis.Regular(max(len(axis), 1), 0, max(len(axis), 1), **told)
-        return made, [*range(1, len(axis) + 1), *([made.extent - 1] if after else [])]
+        new_axis = hist.axis.Regular(max(len(axis), 1), 0, max(len(axis), 1), **labels)
+        return new_axis, [*range(1, len(axis) + 1), *([new_axis.extent - 1] if after else [])]
     if isinstance(axis, hist.axis.IntCategory):
-        values = [int(one) for one in axis] or [0]
+        values = [int(value) for value in axis] or [0]
         low, high = min(values), max(values) + 1
         if high - low > _MOST_INTEGERS:
             raise SmkError(_refused(name, f"has integers from {low} to {high - 1} on one axis"))
-        made = hist.axis.Regular(high - low, low, high, **told)
-        where = [int(one) - low + 1 for one in axis]
-        return made, [*where, *([made.extent - 1] if after else [])]
+        new_axis = hist.axis.Regular(high - low, low, high, **labels)
+        where = [int(value) - low + 1 for value in axis]
+        return new_axis, [*where, *([new_axis.extent - 1] if after else [])]
     regular = isinstance(axis, hist.axis.Regular | hist.axis.Integer | hist.axis.Boolean)
     if regular and getattr(axis, "transform", None) is None:
-        made = hist.axis.Regular(len(axis), axis.edges[0], axis.edges[-1], **told)
+        new_axis = hist.axis.Regular(len(axis), axis.edges[0], axis.edges[-1], **labels)
     else:
-        made = hist.axis.Variable(axis.edges, **told)
+        new_axis = hist.axis.Variable(axis.edges, **labels)
     first = 0 if before else 1
-    return made, list(range(first, len(axis) + 1 + bool(after)))
+    return new_axis, list(range(first, len(axis) + 1 + bool(after)))
 
 
 def _refused(name: str, problem: str) -> str:

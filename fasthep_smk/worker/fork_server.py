@@ -199,7 +199,11 @@ def _give(request: Request, outputs: list[int], forked: Mapping[int, _Process]) 
     Where there is none, one that is free makes way: no more processes are kept than jobs run at a
     time.
     """
-    free = {pid: one for pid, one in forked.items() if one.connection is None and not one.stopped}
+    free = {
+        pid: process
+        for pid, process in forked.items()
+        if process.connection is None and not process.stopped
+    }
     others = []
     for pid, process in free.items():
         if _rule(process.request) != _rule(request):
@@ -370,9 +374,9 @@ def _hear(
     if process is None:
         return  # it has just been reaped
     if key.fileobj is process.channel:
-        if not (said := _said(process)):  # it ends, or has closed what it does not know
+        if not (message := _said(process)):  # it ends, or has closed what it does not know
             selector.unregister(process.channel)
-        if said == _IS_FREE and process.connection is not None:
+        if message == _IS_FREE and process.connection is not None:
             _tell(process, 0, selector)
         return
     if key.fileobj is not process.connection:

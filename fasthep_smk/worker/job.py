@@ -132,8 +132,8 @@ class WorkerJob:
     @property
     def made_of(self) -> MadeOf:
         """What its products follow from: its nodes' signatures, and their origin."""
-        known = self.table.nodes.get(self.entry.signed_as, {})
-        return made_of(self.entry, known, self.entry.origin)
+        nodes = self.table.nodes.get(self.entry.signed_as, {})
+        return made_of(self.entry, nodes, self.entry.origin)
 
 
 @contextlib.contextmanager
@@ -155,10 +155,10 @@ def staging(job: WorkerJob) -> Iterator[Path]:
     mine = os.open(folder, os.O_RDONLY)
     try:
         yield folder
-        found = _files_in(folder)
+        paths = _files_in(folder)
         if not os.path.samestat(os.fstat(mine), folder.stat()):
             raise FileNotFoundError(f"{folder} was removed while the job worked in it")
-        job.results.extend(_move(found, folder, job))
+        job.results.extend(_move(paths, folder, job))
     except BaseException:
         with contextlib.suppress(OSError):  # there may be no space for them
             _move(_files_in(folder / "reports" / "diagnostics"), folder, job)
@@ -172,18 +172,18 @@ def _files_in(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
 
 
-def _move(found: list[Path], source: Path, job: WorkerJob) -> list[str]:
+def _move(paths: list[Path], source: Path, job: WorkerJob) -> list[str]:
     """Move what operations wrote below ``source`` into the build; return the paths relative to it.
 
     Content and names are on disk when this returns: the job's record will say that they are there.
     """
-    goals = {path: str(goal_of(path.relative_to(source), job)) for path in found}
+    goals = {path: str(goal_of(path.relative_to(source), job)) for path in paths}
     for path, goal in goals.items():
         if not layout.is_result(goal):
             raise SmkError(f"an operation has written {goal!r}, where only the run may write")
         if layout.is_histogram(goal):
             pickles.sent(path, file=goal)
-    files.sync_all(path for path in found if not path.is_symlink())
+    files.sync_all(path for path in paths if not path.is_symlink())
     for path, goal in goals.items():
         (job.build / goal).parent.mkdir(parents=True, exist_ok=True)
         files.replace(path, job.build / goal)

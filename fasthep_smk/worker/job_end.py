@@ -80,8 +80,8 @@ class Before:
         modules = iter(reversed(sys.modules))
         new = [*takewhile(lambda name: name != self._last_module, modules)]
         new = [name for name in new if _package(name) not in _PYTHON]
-        known = {_package(name) for name in (self._last_module, *modules)} if new else set()
-        return [name for name in new if _package(name) not in known]
+        packages = {_package(name) for name in (self._last_module, *modules)} if new else set()
+        return [name for name in new if _package(name) not in packages]
 
 
 def end_python(status: int, before: Before | None = None) -> NoReturn:
@@ -107,7 +107,7 @@ def end_python(status: int, before: Before | None = None) -> NoReturn:
 def _say_what_is_waited_for() -> None:
     """Say which threads Python waits for at its end, until it calls the exit handlers."""
     main = threading.main_thread()
-    left = [repr(one.name) for one in threading.enumerate() if not one.daemon and one is not main]
+    left = [repr(t.name) for t in threading.enumerate() if not t.daemon and t is not main]
     if left:
         say_also(at=f"thread {', '.join(left)[:_LONGEST]}")
         atexit.register(say_also, at="")  # it is called before all others
@@ -275,11 +275,11 @@ def _has_children() -> bool:
 
 def _written() -> set[tuple[int, int, int]]:
     """Return the descriptors that are open for writing, but for outputs; with what they lead to."""
-    found = set()
+    descriptors = set()
     for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 (each job pays for it)
         with contextlib.suppress(OSError):  # that of this look itself
             seen = os.fstat(number)
             is_file = stat.S_IFMT(seen.st_mode) in (stat.S_IFREG, stat.S_IFIFO, stat.S_IFCHR)
             if number > 2 and is_file and fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE:
-                found.add((number, seen.st_dev, seen.st_ino))
-    return found
+                descriptors.add((number, seen.st_dev, seen.st_ino))
+    return descriptors

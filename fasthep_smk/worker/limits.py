@@ -126,8 +126,8 @@ def bytes_moved() -> tuple[int, int] | None:
     page cache or a disk, and pipes. ``None`` where it does not say.
     """
     try:
-        said = Path("/proc/self/io").read_text(encoding="ascii")
-        counts = dict(line.split(": ") for line in said.splitlines())
+        text = Path("/proc/self/io").read_text(encoding="ascii")
+        counts = dict(line.split(": ") for line in text.splitlines())
         return int(counts["rchar"]), int(counts["wchar"])
     except (OSError, ValueError, KeyError):
         return None
@@ -148,7 +148,7 @@ def count_from_here() -> None:
 def _cpu() -> float:
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     used = [resource.getrusage(kind) for kind in kinds]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _error(amount: int, pool: str | None) -> MemoryLimit:

@@ -120,8 +120,8 @@ class Observer:
         self._files = files
         self._operation = operation
         self._own = frozenset(own)
-        said = (os.environ.get(name, "") for name in _OF_CREDENTIALS)
-        self._credentials = {place_of(path.removeprefix("FILE:")) for path in said if path}
+        paths = (os.environ.get(name, "") for name in _OF_CREDENTIALS)
+        self._credentials = {place_of(path.removeprefix("FILE:")) for path in paths if path}
         self._own_places = tuple(
             f"{file.parent}/" for name in own if (file := module_file(name)) is not None
         )
@@ -163,15 +163,15 @@ class Observer:
         flags = flags if isinstance(flags, int) else os.O_RDONLY
         access = flags & os.O_ACCMODE
         # A call of os.open has no mode, and may have a folder's descriptor, which nobody is told.
-        for one in paths_below_open_folders(path) if mode is None else (path,):
+        for place in paths_below_open_folders(path) if mode is None else (path,):
             if access == os.O_RDONLY:
-                self.asked(one, frame)
-            elif os.path.isdir(one):  # noqa: PTH112
+                self.asked(place, frame)
+            elif os.path.isdir(place):  # noqa: PTH112
                 continue  # a temporary file will be opened in it
             elif access == os.O_RDWR and not flags & (os.O_EXCL | os.O_TRUNC):
-                self.lent(one, frame)  # as numpy.memmap does, also if it is only read
+                self.lent(place, frame)  # as numpy.memmap does, also if it is only read
             else:
-                self.wrote(one, frame)
+                self.wrote(place, frame)
 
     def wrote(self, path: object, frame: FrameType, *, itself: bool = False) -> None:
         """Note a file that is written, or with ``itself`` made or removed, even if it is a link."""
@@ -204,18 +204,18 @@ class Observer:
             self._keep("read", before, [self._operation(), _seen(place)])
 
     def started(
-        self, given: Iterable[Any], frame: FrameType | None, *, folder: Any = None, env: Any = None
+        self, args: Iterable[Any], frame: FrameType | None, *, folder: Any = None, env: Any = None
     ) -> None:
         """Note files that another program is started with, in a ``folder``."""
         while frame is not None and _STARTERS.search(frame.f_code.co_filename):
             frame = frame.f_back
-        words = list(dict.fromkeys(os.fsdecode(one) for one in given if one))
+        words = list(dict.fromkeys(os.fsdecode(word) for word in args if word))
         shell, folder = starts_shell(words), os.fsdecode(folder or "")
         for word in words:
             for name in variables_in(word):
                 self.variable(name, frame)
             paths = paths_in(word, folder, env or os.environ, self._files, shell=shell)
-            for path in (one for one in paths if not one.startswith(_PROGRAMS)):
+            for path in (path for path in paths if not path.startswith(_PROGRAMS)):
                 if os.path.lexists(path):
                     self.lent(path, frame)
                 elif place := place_of(path):
@@ -260,8 +260,8 @@ class Observer:
     def imported(self, name: str, path: str, source: bytes) -> None:
         """Note a module of the user's, with the text that is run."""
         if not path.startswith(_OURS):
-            known = [path, sha256_bytes(source)[:16], self._module(sys._getframe(2))]
-            self._keep("modules", name, known)
+            module = [path, sha256_bytes(source)[:16], self._module(sys._getframe(2))]
+            self._keep("modules", name, module)
 
     def _makers(self, frame: FrameType | None) -> list[str]:
         """Return the operation that runs, and the user's module that a call comes from."""
@@ -278,31 +278,31 @@ class Observer:
     def observations(self) -> tuple[list[Observation], list[str]]:
         """Return what the job was observed to read, and the files that have changed meanwhile."""
         self._hear()
-        found: list[Observation] = []
+        reads: list[Observation] = []
         changed: list[str] = []
         for path, by, before, now in self._inputs():
             if now == before:
-                found.append(self._of_file(path, by))
+                reads.append(self._of_file(path, by))
             elif path not in self._handed_on and (now or not self._is_recent(before)):
                 changed.append(path)
         run = {path: name for name, (path, _, _) in self.modules.items()}
         for (path, source), before in self._named.items():
             others = self.read.keys() | self.written.keys()
             if source in run and path not in others and _seen(path) == before:
-                found.append(self._of_file(path, run[source]))
+                reads.append(self._of_file(path, run[source]))
         # What counts is the environment that the run was started with.
-        variables = (Observation("variable", *one, None) for one in self.variables.items())
-        found += [replace(one, identity=self._surroundings.identity(one)) for one in variables]
+        variables = (Observation("variable", *item, None) for item in self.variables.items())
+        reads += [replace(read, identity=self._surroundings.identity(read)) for read in variables]
         modules, packages = self._all_modules()
         for name, (path, digest, by) in modules.items():
             self.sources[os.path.realpath(path)] = digest
             place = self._surroundings.name_of(path)
-            found.append(Observation("module", name, by, digest, place))
+            reads.append(Observation("module", name, by, digest, place))
         for name in packages:
             version = package_identity(name)
-            known = None if version == NOT_INSTALLED else version
-            found.append(Observation("package", name, "an own module", known, sys.prefix))
-        return found, changed
+            identity = None if version == NOT_INSTALLED else version
+            reads.append(Observation("package", name, "an own module", identity, sys.prefix))
+        return reads, changed
 
     def made(self) -> list[Observation]:
         """Return the files that the job, or a program that it started, has written and left."""
@@ -310,10 +310,10 @@ class Observer:
         handed_on = self._handed_on.items()
         changed = {path: by for path, (seen, by) in handed_on if _seen(path) != seen}
         return [
-            Observation("written", self._name_of(path), one, file_identity(path))
+            Observation("written", self._name_of(path), operation, file_identity(path))
             for path, by in sorted({**changed, **self.written}.items())
             if os.path.isfile(path) and not self._is_passed_over(path)  # noqa: PTH113
-            for one in dict.fromkeys(by)
+            for operation in dict.fromkeys(by)
         ]
 
     def close(self) -> None:
@@ -334,7 +334,7 @@ class Observer:
 
     def _inputs(self) -> Iterator[tuple[str, str, _Seen, _Seen]]:
         """Yield what was there and is not written: path, operation, what it was then and is now."""
-        folders = {str(Path(one).parent) for one in self.written if "__pycache__" not in one}
+        folders = {str(Path(path).parent) for path in self.written if "__pycache__" not in path}
         for path, (by, before) in self.read.items():
             # Of what another process of the job has made, this one hears at the end.
             nearest = _nearest(path, self.written)
@@ -358,7 +358,7 @@ class Observer:
             except Exception:  # something else in the place of a module
                 continue
             if file and not os.path.exists(file):  # noqa: PTH110 (in a ZIP file, perhaps)
-                file = next((str(one) for one in Path(file).parents if one.is_file()), file)
+                file = next((str(above) for above in Path(file).parents if above.is_file()), file)
             top = name.partition(".")[0]
             if not file or name in modules or top in ("fasthep_smk", "__mp_main__"):
                 continue
@@ -419,7 +419,7 @@ class Observer:
         """Return a name of a file that holds on other machines; by a module's folder if need be."""
         name = self._surroundings.name_of(path)
         if name.startswith("/"):
-            tops = {one.partition(".")[0] for one in self.modules} | self._own
+            tops = {module.partition(".")[0] for module in self.modules} | self._own
             for top in sorted(tops):
                 file = module_file(top)
                 if file is not None and path.startswith(f"{file.parent}/"):
@@ -433,16 +433,16 @@ class Observer:
 
     # --- processes that the job forks -----------------------------------------------------------
 
-    def _keep(self, where: str, name: str, what: object) -> None:
-        if getattr(self, where).setdefault(name, what) is what and os.getpid() != self._process:
-            os.write(self._told, f"{json.dumps([where, name, what])}\n".encode())
+    def _keep(self, where: str, name: str, note: object) -> None:
+        if getattr(self, where).setdefault(name, note) is note and os.getpid() != self._process:
+            os.write(self._told, f"{json.dumps([where, name, note])}\n".encode())
 
     def _hear(self) -> None:
         with os.fdopen(os.dup(self._told), "rb") as stream:
             stream.seek(0)
             for line in stream.read().splitlines():
-                where, name, what = json.loads(line)
-                getattr(self, where).setdefault(name, what)
+                where, name, note = json.loads(line)
+                getattr(self, where).setdefault(name, note)
 
 
 #: Where this package and FAST-HEP's lie, if they are not installed but developed.
@@ -463,10 +463,10 @@ def _seen(path: str) -> _Seen:
     return f"{status.st_size}|{status.st_mtime_ns}"
 
 
-def _nearest(place: str, known: Collection[str]) -> str | None:
+def _nearest(place: str, places: Collection[str]) -> str | None:
     """Return a path itself or the nearest folder that it is in, of those that are known."""
-    while place and known:
-        if place in known:
+    while place and places:
+        if place in places:
             return place
         place = place.rpartition("/")[0]
     return None
@@ -550,27 +550,27 @@ def _hook(event: str, arguments: _Given) -> None:
         _quietly(_EVENTS[event], arguments, sys._getframe(1))
 
 
-def _quietly(what: Callable[..., None], *arguments: object) -> None:
+def _quietly(call: Callable[..., None], *arguments: object) -> None:
     if _active is None or getattr(_noting, "now", False):
         return
     _noting.now = True
     with contextlib.suppress(Exception):  # a job does not fail because it is observed
-        what(_active, *arguments)
+        call(_active, *arguments)
     _noting.now = False
 
 
-def _lists(observer: Observer, given: _Given, frame: FrameType) -> None:
-    observer.asked("." if given[0] is None else given[0], frame)
+def _lists(observer: Observer, args: _Given, frame: FrameType) -> None:
+    observer.asked("." if args[0] is None else args[0], frame)
 
 
-def _changes(observer: Observer, given: _Given, frame: FrameType, *, exists: bool = True) -> None:
-    path = in_folder(given[0], given[-1])
+def _changes(observer: Observer, args: _Given, frame: FrameType, *, exists: bool = True) -> None:
+    path = in_folder(args[0], args[-1])
     if os.path.lexists(path) == exists:  # else it will fail
         observer.wrote(path, frame, itself=True)
 
 
-def _names(observer: Observer, given: _Given, frame: FrameType, *, moved: bool = False) -> None:
-    old, new, *folders = given
+def _names(observer: Observer, args: _Given, frame: FrameType, *, moved: bool = False) -> None:
+    old, new, *folders = args
     new = in_folder(new, folders[-1])
     if len(folders) == 2:
         old = in_folder(old, folders[0])
@@ -579,8 +579,8 @@ def _names(observer: Observer, given: _Given, frame: FrameType, *, moved: bool =
     observer.named(old, new, frame, moved=moved)
 
 
-def _connects(observer: Observer, given: _Given, frame: FrameType) -> None:
-    path = os.fsdecode(given[0])
+def _connects(observer: Observer, args: _Given, frame: FrameType) -> None:
+    path = os.fsdecode(args[0])
     if path in ("", ":memory:"):
         return
     if path.startswith("file:") and not os.path.exists(path):  # noqa: PTH110
@@ -588,26 +588,26 @@ def _connects(observer: Observer, given: _Given, frame: FrameType) -> None:
     observer.lent(path, frame)
 
 
-def _starts(observer: Observer, given: _Given, frame: FrameType) -> None:
-    program, arguments, *folder, env = given
+def _starts(observer: Observer, args: _Given, frame: FrameType) -> None:
+    program, arguments, *folder, env = args
     observer.started([program, *arguments], frame, folder=next(iter(folder), None), env=env)
 
 
 _EVENTS: Mapping[str, Callable[[Observer, _Given, FrameType], None]] = {
-    "open": lambda observer, given, frame: observer.opened(given[0], given[1], given[2], frame),
+    "open": lambda observer, args, frame: observer.opened(args[0], args[1], args[2], frame),
     "os.listdir": _lists,
     "os.scandir": _lists,
-    "ctypes.dlopen": lambda observer, given, frame: observer.asked(given[0], frame),
+    "ctypes.dlopen": lambda observer, args, frame: observer.asked(args[0], frame),
     "sqlite3.connect": _connects,
     "subprocess.Popen": _starts,
     "os.exec": _starts,
     "os.posix_spawn": _starts,
-    "os.system": lambda observer, given, frame: observer.started(given, frame),
+    "os.system": lambda observer, args, frame: observer.started(args, frame),
     "os.mkdir": partial(_changes, exists=False),
     "os.rename": partial(_names, moved=True),
     "os.link": _names,
     "os.symlink": _names,
     "os.remove": _changes,
     "os.rmdir": _changes,
-    "os.truncate": lambda observer, given, frame: observer.wrote(given[0], frame),
+    "os.truncate": lambda observer, args, frame: observer.wrote(args[0], frame),
 }

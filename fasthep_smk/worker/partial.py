@@ -60,22 +60,22 @@ class TakenOver:
             raise NotAdoptable(f"{adopted.folder} is another job's now")
         here = str(self.job.build)
         there = str(record.get("build") or here)
-        known = hard_links.entries(record)
-        lie = {key: set(hard_links.files_of(known[key]["value"])) for key in adopted.keys}
+        entries = hard_links.entries(record)
+        lie = {key: set(hard_links.files_of(entries[key]["value"])) for key in adopted.keys}
         alone = [key for key in adopted.keys if lie[key] and products.ARCHIVE not in lie[key]]
         others = [key for key in adopted.keys if key not in alone]
         if here == there and others and self.adopted is None:
             if any(lie[key] for key in others):
                 products.check(folder, record, products.ARCHIVE)
-            self.adopted = (folder, [known[key] for key in others])
+            self.adopted = (folder, [entries[key] for key in others])
             others = []
-        found = products.load(folder, [*adopted.streams, *others])
-        self.streams |= {key: found[key] for key in adopted.streams}
-        self.values |= {key: relocate(found[key], there, here) for key in others}
+        loaded = products.load(folder, [*adopted.streams, *others])
+        self.streams |= {key: loaded[key] for key in adopted.streams}
+        self.values |= {key: relocate(loaded[key], there, here) for key in others}
         self._shared += [(folder, record, key) for key in alone]
         self._cached += [(folder, record, key) for key in adopted.cached]
-        told = run_records.runs(record, self.job.entry.partition, adopted.nodes)
-        self.runs += relocate(list(told), there, here)
+        runs = run_records.runs(record, self.job.entry.partition, adopted.nodes)
+        self.runs += relocate(list(runs), there, here)
         self._take_results(record, adopted.results)
         self.jobs.append(f"{record['rule']}/{record['key']}")
 
@@ -93,31 +93,31 @@ class TakenOver:
         """
         names = {keep.key: keep.file for keep in self.job.table.keeps}
         self.job.folder.mkdir(parents=True, exist_ok=True)
-        found = []
+        shared = []
         try:
             for folder, record, key in self._shared:
-                for one in hard_links.files_of(hard_links.entries(record)[key]["value"]):
-                    products.check(folder, record, one)
+                for file in hard_links.files_of(hard_links.entries(record)[key]["value"]):
+                    products.check(folder, record, file)
                 goal, name = self.job.folder, names.get(key)
                 entry, described = hard_links.share(folder, record, key, goal, name=name)
                 entry.pop("spare", None)
-                found.append((entry, described))
+                shared.append((entry, described))
         except (OSError, ValueError, KeyError, SmkError) as error:
             raise _not_given(error) from error
-        return found
+        return shared
 
     def cached(self, made_anew: set[Key]) -> list[hard_links.Shared]:
         """Let the job's folder have the cached streams, but for those that were made again."""
         names = {stream.key: stream.file for stream in self.job.cached}
-        found = []
+        shared = []
         for folder, record, key in self._cached:
             if key not in made_anew:
                 with contextlib.suppress(OSError, ValueError, KeyError):  # no loss
                     goal, name = self.job.folder, names[key]
                     entry, described = hard_links.share(folder, record, key, goal, name=name)
                     entry["spare"] = True
-                    found.append((entry, described))
-        return found
+                    shared.append((entry, described))
+        return shared
 
 
 def run_part(
@@ -135,9 +135,9 @@ def run_part(
     try:
         taken = TakenOver(job)
         session = Session(plan, folder)
-        given = {**reads, **taken.streams}
-        made, boundary = session.partition(
-            entry.part.nodes, entry.partition, given, entry.file_digest, job.kept
+        inputs = {**reads, **taken.streams}
+        store, boundary = session.partition(
+            entry.part.nodes, entry.partition, inputs, entry.file_digest, job.kept
         )
         recorded = session.record(partition=entry.partition, boundary=boundary)
         run = run_records.facts_of(recorded)
@@ -148,7 +148,7 @@ def run_part(
         raise NotAdoptable(f"{error.stage} failed: {error}") from error
     except (OSError, ValueError, KeyError, SmkError) as error:
         raise _not_given(error) from error
-    return taken, made, _merged(plan, [*taken.runs, run])
+    return taken, store, _merged(plan, [*taken.runs, run])
 
 
 def _not_given(error: Exception) -> Exception:
@@ -160,14 +160,14 @@ def _merged(plan: Plan, runs: list[RunFacts]) -> RunFacts:
     order = {node.id: number for number, node in enumerate(plan.nodes)}
     joined = runs[-1].copy()
     joined["boundary"] = sorted(
-        (one for run in runs for one in run["boundary"]),
-        key=lambda one: order.get(one["node"], len(order)),
+        (entry for run in runs for entry in run["boundary"]),
+        key=lambda entry: order.get(entry["node"], len(order)),
     )
     joined["operations"] = sorted(
-        (one for run in runs for one in run["operations"]),
-        key=lambda one: order.get(one.get("node_id", ""), len(order)),
+        (operation for run in runs for operation in run["operations"]),
+        key=lambda operation: order.get(operation.get("node_id", ""), len(order)),
     )
-    joined["warnings"] = [one for run in runs for one in run["warnings"]]
+    joined["warnings"] = [warning for run in runs for warning in run["warnings"]]
     return joined
 
 

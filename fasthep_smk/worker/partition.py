@@ -41,18 +41,18 @@ def run_partition(job: WorkerJob) -> Content:
 
 
 def _whole(job: WorkerJob, plan: Plan, folder: Path) -> Content:
-    given = _read(job, job.entry.reads)
+    inputs = _read(job, job.entry.reads)
     session = Session(plan, folder)
     started = time.process_time()
-    made, boundary = session.partition(
-        job.entry.nodes, job.entry.partition, given, job.entry.file_digest, job.kept
+    store, boundary = session.partition(
+        job.entry.nodes, job.entry.partition, inputs, job.entry.file_digest, job.kept
     )
     cpu = time.process_time() - started
     recorded = session.record(partition=job.entry.partition, boundary=boundary)
     run = run_records.facts_of(recorded)
-    content = _saved(job, plan, made, str(folder))
+    content = _saved(job, plan, store, str(folder))
     if run_records.is_quiet([run]):  # otherwise it is never told in parts
-        _add(content, cached_streams.keep(job, made, cpu))
+        _add(content, cached_streams.keep(job, store, cpu))
     return content_of(content, relocate([run], str(folder), str(job.build)))
 
 
@@ -62,20 +62,20 @@ def _part(job: WorkerJob, plan: Plan, folder: Path) -> Content | None:
     assert part is not None
     started = time.process_time()
     try:
-        taken, made, run = run_part(job, plan, folder, _read(job, part.reads))
+        taken, store, run = run_part(job, plan, folder, _read(job, part.reads))
         cpu = time.process_time() - started
-        content = _saved(job, plan, {**taken.values, **made}, str(folder), taken)
+        content = _saved(job, plan, {**taken.values, **store}, str(folder), taken)
     except NotAdoptable as error:
         shutil.rmtree(job.folder, ignore_errors=True)  # nothing may be written into shared files
         print(f"the whole job runs: {masked(str(error))}", file=sys.stderr)
         return None
-    kept = cached_streams.keep(job, made, cpu)
+    kept = cached_streams.keep(job, store, cpu)
     made_anew = {(entry["node"], entry["port"]) for entry, _ in kept}
     _add(content, [*kept, *taken.cached(made_anew)])
     job.results.extend(taken.results)
-    said = content_of(content, relocate([run], str(folder), str(job.build)))
-    said["ran"], said["adopted"] = list(part.nodes), taken.jobs
-    return said
+    new_record = content_of(content, relocate([run], str(folder), str(job.build)))
+    new_record["ran"], new_record["adopted"] = list(part.nodes), taken.jobs
+    return new_record
 
 
 def run_side_products(job: WorkerJob) -> Content:
@@ -83,8 +83,8 @@ def run_side_products(job: WorkerJob) -> Content:
     plan = plan_files.read_slim(job.plan_file)
     with staging(job) as folder:
         session = Session(plan, folder)
-        made, boundary = session.side_products(job.entry.nodes)
-        content = _saved(job, plan, made, str(folder))
+        store, boundary = session.side_products(job.entry.nodes)
+        content = _saved(job, plan, store, str(folder))
         run = session.record(boundary=boundary)
         runs = relocate([run_records.facts_of(run)], str(folder), str(job.build))
     return content_of(content, runs)
@@ -92,12 +92,12 @@ def run_side_products(job: WorkerJob) -> Content:
 
 def _read(job: WorkerJob, reads: Iterable[Read]) -> Store:
     """Return the products of other jobs."""
-    found: Store = {}
+    store: Store = {}
     for read in reads:
         if read.keys:
             # A producer that is inactive for this dataset made nothing: not among the reads.
-            found.update(_load(job, read))
-    return found
+            store.update(_load(job, read))
+    return store
 
 
 #: The event streams that the job before in a bundle has read, by folder, record and products.
@@ -115,8 +115,8 @@ def _load(job: WorkerJob, read: Read) -> Mapping[Key, object]:
     record = folder / products.RECORD
     if job.bundle is None or not record.exists():
         return products.load(folder, read.keys)  # which says what is wrong
-    known = record.stat()
-    name = (folder, known.st_ino, known.st_mtime_ns, read.keys)
+    status = record.stat()
+    name = (folder, status.st_ino, status.st_mtime_ns, read.keys)
     if name not in _read_before:
         _read_before.clear()
         values = products.load(folder, read.keys)
@@ -127,20 +127,20 @@ def _load(job: WorkerJob, read: Read) -> Mapping[Key, object]:
 
 
 def _saved(
-    job: WorkerJob, plan: Plan, made: Store, stage: str, taken: TakenOver | None = None
+    job: WorkerJob, plan: Plan, store: Store, stage: str, taken: TakenOver | None = None
 ) -> Saved:
     """Write the job's products; those of earlier jobs that are files of their own are shared."""
     kept = []
     for keep in job.table.keeps:
         key = keep.key
-        if key not in made:
+        if key not in store:
             continue  # the node does not apply to this dataset
         kept.append(
             Product(
                 node=key[0],
                 port=key[1],
                 kind=str(plan.get_node(key[0]).outputs[key[1]]),
-                value=relocate(made[key], stage, str(job.build)),
+                value=relocate(store[key], stage, str(job.build)),
                 stream_file=keep.file,
                 live=keep.live,
             )

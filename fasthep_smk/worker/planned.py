@@ -52,19 +52,19 @@ def check_files(
     if os.environ.get(SENT):
         return  # what a job is sent was looked at when it was sent; times are others here
     changed = [
-        path for path, known in job.entry.files.items() if identity_of(path, Path()) != known
+        path for path, identity in job.entry.files.items() if identity_of(path, Path()) != identity
     ]
     others = [
         path
         for path, (identity, *stat) in job.table.sources.items()
         if (modules or not path.endswith(".py"))
         and not _is_same(path, identity, stat, named)
-        and not any(f"{one}/".startswith(f"{path}/") for one in written)
+        and not any(f"{file}/".startswith(f"{path}/") for file in written)
     ]
     if others:  # the content of a folder counts but for what jobs have written into it
         named = named.knowing(written_files(job.build, named.roots[0]))
-        known = job.table.sources
-        changed += [path for path in others if named.identity_now(path) != known[path][0]]
+        sources = job.table.sources
+        changed += [path for path in others if named.identity_now(path) != sources[path][0]]
     if changed:
         raise Changed(changed)
 
@@ -75,8 +75,8 @@ def check_modules(job: WorkerJob, sources: Mapping[str, str]) -> None:
     Raises:
         Changed: the source of one is another.
     """
-    planned = {os.path.realpath(path): known[0] for path, known in job.table.sources.items()}
-    changed = [path for path, found in sources.items() if planned.get(path, found) != found]
+    planned = {os.path.realpath(path): source[0] for path, source in job.table.sources.items()}
+    changed = [path for path, digest in sources.items() if planned.get(path, digest) != digest]
     if changed:
         raise Changed(changed)
 

@@ -74,7 +74,7 @@ def run_end(job: WorkerJob, session: Session, folder: Path, store: Store) -> End
         StageError: a node failed.
     """
     nodes = session.end_nodes()
-    said = _said(session)
+    before = _said(session)
     try:
         ending = _apart(job, session, folder, store, nodes)
     except _InTheWay as error:
@@ -83,7 +83,7 @@ def run_end(job: WorkerJob, session: Session, folder: Path, store: Store) -> End
         for node in nodes:
             session.run_end_nodes(store, [node])
         ending = Ending(operations=session.record(replayed=first).operations)
-    if _said(session) != said or not run_records.are_quiet(session.record().hooks):
+    if _said(session) != before or not run_records.are_quiet(session.record().hooks):
         ending.written = {}
     store |= ending.store
     places = {node: number for number, node in enumerate(nodes, start=1)}
@@ -105,13 +105,13 @@ def _apart(
     first = len(session.record().operations)
     ending = _adopted(job)
     left = [node for node in nodes if node not in ending.taken]
-    known = job.entry.values
-    if set(nodes) <= set(known):
+    values = job.entry.values
+    if set(nodes) <= set(values):
         session.import_ops(left)
         styles = PlotStyles(map(session.plan.get_node, nodes))
     else:
         styles = PlotStyles(())
-    if len(left) > 1 and job.sent.threads > 1 and set(left) <= set(known):
+    if len(left) > 1 and job.sent.threads > 1 and set(left) <= set(values):
         try:
             child = _Child(session, store, folder.with_name(f"{folder.name}.apart"), styles)
             ending.add(_side_by_side(child, folder, left, job.sent.threads))
@@ -135,21 +135,21 @@ def _apart(
 def told(job: WorkerJob, ending: Ending) -> Told:
     """Return what a later job needs to adopt what nodes at the end have made."""
     job.results.extend(name for names in ending.results.values() for name in names)
-    made = {
+    by_node = {
         **ending.results,
         **{
             node: [str(goal_of(Path(name), job)) for name in names]
             for node, names in ending.written.items()
         },
     }
-    known = job.entry.values
-    counts = Counter(name for names in made.values() for name in names)
+    values = job.entry.values
+    counts = Counter(name for names in by_node.values() for name in names)
     # What lies elsewhere, or is written by two, may be another's by the time it is adopted.
-    own = {node for node, names in made.items() if names and all(counts[n] == 1 for n in names)}
+    own = {node for node, names in by_node.items() if names and all(counts[n] == 1 for n in names)}
     content: Told = {
         "values": {
-            node: {"value": value, "files": made[node]}
-            for node, value in known.items()
+            node: {"value": value, "files": by_node[node]}
+            for node, value in values.items()
             if node in own
         }
     }
@@ -190,11 +190,11 @@ def _adopted_from(job: WorkerJob, adopted: Adopted) -> Ending:
             raise ValueError(f"{name} was changed")
     here, there = str(job.build), str(record.get("build") or job.build)
     own = record["runs"][-1]
-    told = [item for item in own["operations"] if item.get("node_id") in adopted.nodes]
-    found = products.load(folder, adopted.keys) if adopted.keys else {}
+    operations = [item for item in own["operations"] if item.get("node_id") in adopted.nodes]
+    values = products.load(folder, adopted.keys) if adopted.keys else {}
     return Ending(
-        store={key: relocate(value, there, here) for key, value in found.items()},
-        operations=relocate(told, there, here),
+        store={key: relocate(value, there, here) for key, value in values.items()},
+        operations=relocate(operations, there, here),
         results={node: record["values"][node]["files"] for node in adopted.nodes},
     )
 
@@ -210,12 +210,12 @@ def _run_here(session: Session, folder: Path, store: Store, node: str) -> list[s
 
 
 def _listed(folder: Path) -> dict[str, tuple[int, int]]:
-    found = {}
+    listed = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() or path.is_symlink():
             status = path.lstat()
-            found[str(path.relative_to(folder))] = (status.st_mtime_ns, status.st_size)
-    return found
+            listed[str(path.relative_to(folder))] = (status.st_mtime_ns, status.st_size)
+    return listed
 
 
 # --- several at a time ----------------------------------------------------------------------------
@@ -243,12 +243,12 @@ def _side_by_side(child: _Child, folder: Path, nodes: list[str], processes: int)
         raise _InTheWay("a hook counts them")
     try:
         ending = Ending()
-        for place, one in _forked(child, nodes, processes):
-            if set(_names(one)) & set(_names(ending)):
+        for place, of_node in _forked(child, nodes, processes):
+            if set(_names(of_node)) & set(_names(ending)):
                 raise _InTheWay("two of them have written one file")
-            one.store = relocate(one.store, str(place), str(folder))
-            one.operations = relocate(one.operations, str(place), str(folder))
-            ending.add(one)
+            of_node.store = relocate(of_node.store, str(place), str(folder))
+            of_node.operations = relocate(of_node.operations, str(place), str(folder))
+            ending.add(of_node)
         for place in child.folder.iterdir():
             for name in _listed(place):
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -284,7 +284,7 @@ def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path,
         if not has_one_thread():
             raise _InTheWay("the process has threads")
         outcomes = pool.map(_run_there, nodes)  # has forked, and goes on
-        found = [pickle.loads(said) for said in outcomes]
+        endings = [pickle.loads(outcome) for outcome in outcomes]
     except BaseException as error:
         # If the job's time is over, no plot is waited for that takes for ever.
         for process in multiprocessing.active_children():
@@ -294,10 +294,10 @@ def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path,
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-    failed = [one for one in found if isinstance(one, str)]
+    failed = [ending for ending in endings if isinstance(ending, str)]
     if failed:
         raise _InTheWay(failed[0])
-    return found
+    return endings
 
 
 def _begin(child: _Child, parent: int) -> None:
@@ -312,16 +312,16 @@ def _run_there(node: str) -> bytes:
     """Run a node in a forked process; return the pickled outcome, or what went wrong."""
     assert _child is not None, "the process has begun"
     session, store, folder = _child.session, _child.store, _child.folder
-    first, said = len(session.record().operations), _said(session)
+    first, before = len(session.record().operations), _said(session)
     try:
         _child.styles.apply(node)
         written = _run_here(session, folder, store, node)
         if not _child.styles.are_kept_by(node):
             return pickle.dumps(f"{node} changes how plots look")
-        if _said(session) != said:
+        if _said(session) != before:
             return pickle.dumps(f"{node} records a warning or resource of the whole job")
-        made = {key: value for key, value in store.items() if key[0] == node}
+        own = {key: value for key, value in store.items() if key[0] == node}
         operations = session.record(replayed=first).operations
-        return pickle.dumps((folder, Ending(made, operations, {node: written})))
+        return pickle.dumps((folder, Ending(own, operations, {node: written})))
     except Exception as error:  # it will be told by the process that runs it again
         return pickle.dumps(f"{type(error).__name__}: {error}")

@@ -65,10 +65,10 @@ def describe_worker() -> Worker:
 
 def _gpus() -> int:
     """Return how many GPUs a job may use; one without is told a number that there is not."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if given is None:
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if gpus is None:
         return len(list(Path("/dev").glob("nvidia[0-9]*")))
-    return len([one for one in given.split(",") if one.strip() not in ("", "10000", "NoDevFiles")])
+    return len([gpu for gpu in gpus.split(",") if gpu.strip() not in ("", "10000", "NoDevFiles")])
 
 
 def _models() -> list[str]:

@@ -50,9 +50,9 @@ def run_merge(job: WorkerJob) -> Content:
         own = relocate(own, str(folder), str(job.build))
     # Side products come before all datasets: the end of the run counts them.
     before = [record for record in records.values() if record["rule"] != "side_products"]
-    said = content_of(content, [*map(facts_of, runs), own])
-    said["ran_on"] = _places(before, job.place)
-    return said
+    new_record = content_of(content, [*map(facts_of, runs), own])
+    new_record["ran_on"] = _places(before, job.place)
+    return new_record
 
 
 def run_finish(job: WorkerJob) -> Content:
@@ -125,9 +125,9 @@ def run_finish(job: WorkerJob) -> Content:
         system = job.sent.system
         job.results.extend(_summarise(plan, job.build, [*runs, own], job.entry, system, places))
     _sync_in_place(job.build)
-    said = content_of(content, map(facts_of, [*runs, own]))
-    said["ran_on"] = places
-    return cast("Content", {**said, **told(job, ending)})
+    new_record = content_of(content, map(facts_of, [*runs, own]))
+    new_record["ran_on"] = places
+    return cast("Content", {**new_record, **told(job, ending)})
 
 
 def run_publish(job: WorkerJob) -> Content:
@@ -159,7 +159,7 @@ def run_publish(job: WorkerJob) -> Content:
         system, places = job.sent.system, _places([record], job.place)
         job.results.extend(_summarise(plan, job.build, runs, entry, system, places))
         job.results.extend(name for name in written if (job.build / name).exists())
-        lacking += [one for one in entry.missing if one not in lacking]
+        lacking += [partition for partition in entry.missing if partition not in lacking]
         sample = entry.sample or sample
     _note_lacking([_manifest(job.build)], replace(job.entry, missing=tuple(lacking), sample=sample))
     content = products.save(job.folder, [], declared=[])
@@ -171,8 +171,8 @@ def _places(records: Iterable[Record], own: PoolCount) -> list[PoolCount]:
     """Return where a job and those of some records ran, with those that they reduced."""
     counts = Counter({(own["system"], own["pool"]): own["jobs"]})
     for record in records:
-        for one in record.get("ran_on", ()):
-            counts[one["system"], one["pool"]] += one["jobs"]
+        for count in record.get("ran_on", ()):
+            counts[count["system"], count["pool"]] += count["jobs"]
         if "ran_on" not in record:
             system = record.get("system", "local")
             counts[system, str(record["asked"].get("pool") or "")] += 1
@@ -257,13 +257,13 @@ def _mark_plots(entry: JobEntry) -> None:
 
 def _note_lacking(manifests: Iterable[Path], entry: JobEntry) -> None:
     """Let manifests say what the files listed there were made without, or of what sample, if so."""
-    said = {"missing_partitions": list(entry.missing), "sample": entry.sample}
+    lacking = {"missing_partitions": list(entry.missing), "sample": entry.sample}
     for path in manifests:
         if not path.is_file():
             continue
         before = json.loads(path.read_text(encoding="utf-8"))
-        content = {name: value for name, value in before.items() if name not in said}
-        content |= {name: value for name, value in said.items() if value}
+        content = {name: value for name, value in before.items() if name not in lacking}
+        content |= {name: value for name, value in lacking.items() if value}
         if content != before:
             files.write_text(path, json.dumps(content, indent=2) + "\n")
 
@@ -373,21 +373,21 @@ def _record(job: WorkerJob, folder: str) -> Record:
 
 def _load(job: WorkerJob, folder: str, wanted: Iterable[Key] | None = None) -> Store:
     """Return products of another job; what they refer to lies in the build folder as it is now."""
-    found: Store = products.load(job.build / folder, wanted)
+    store: Store = products.load(job.build / folder, wanted)
     here, there = str(job.build), products.read_record(job.build / folder).get("build")
     if there in (None, here):
-        return found
-    return {key: relocate(value, there, here) for key, value in found.items()}
+        return store
+    return {key: relocate(value, there, here) for key, value in store.items()}
 
 
 def _partitions(runs: Iterable[Run]) -> list[PartitionData]:
-    found = {run.partition["id"]: run.partition for run in runs if run.partition is not None}
-    return list(found.values())
+    by_id = {run.partition["id"]: run.partition for run in runs if run.partition is not None}
+    return list(by_id.values())
 
 
 def _writer_manifests(build: Path) -> dict[Path, int]:
-    found = (build / "artifacts" / "files").glob("*/manifest.json")
-    return {path: path.stat().st_mtime_ns for path in found}
+    paths = (build / "artifacts" / "files").glob("*/manifest.json")
+    return {path: path.stat().st_mtime_ns for path in paths}
 
 
 def _move_writer_manifests(build: Path, variation: str, before: dict[Path, int]) -> list[str]:
@@ -417,7 +417,7 @@ def _keep_execution(
     kept = folder / "variations" / variation / execution.name
     if execution.is_file():
         files.write_text(kept, execution.read_text(encoding="utf-8"))
-    records = {record["record"]: record for one in manifests for record in one["records"]}
+    records = {record["record"]: record for written in manifests for record in written["records"]}
     merged = {**manifest, "records": list(records.values())}
     files.write_text(folder / "manifest.json", json.dumps(merged, indent=2) + "\n")
     return [str(kept.relative_to(build))] if execution.is_file() else []

@@ -49,8 +49,8 @@ def stop_without(required: Sequence[RequirementData]) -> None:
     Raises:
         Refused: one has ended, or is not there.
     """
-    if (found := _lacking(required)) is not None:
-        raise found
+    if (refused := _lacking(required)) is not None:
+        raise refused
 
 
 def refusal(
@@ -64,11 +64,11 @@ def refusal(
     if isinstance(error, Refused):
         return error
     is_refused = is_refusal(error, file)
-    found = _lacking(required, error, is_refused=is_refused)
-    if found is not None or not is_refused:
-        return found
-    what = f"a server refused its credential: {failures.one_line(error)}"
-    return Refused(what, _NOT_THE_ONE if required else _UNKNOWN, error)
+    refused = _lacking(required, error, is_refused=is_refused)
+    if refused is not None or not is_refused:
+        return refused
+    problem = f"a server refused its credential: {failures.one_line(error)}"
+    return Refused(problem, _NOT_THE_ONE if required else _UNKNOWN, error)
 
 
 def _lacking(
@@ -86,6 +86,6 @@ def _lacking(
     missing = [*lacking(map(Requirement.from_data, required), now=moment).values()]
     if not missing:
         return None
-    said = f" ({failures.one_line(error)})" if error is not None else ""
-    why = f"{'; '.join(one.why for one in missing)}, on {socket.gethostname()}{said}"
-    return Refused(why, "; ".join(one.fix for one in missing), error)
+    cause = f" ({failures.one_line(error)})" if error is not None else ""
+    why = f"{'; '.join(lack.why for lack in missing)}, on {socket.gethostname()}{cause}"
+    return Refused(why, "; ".join(lack.fix for lack in missing), error)

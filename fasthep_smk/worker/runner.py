@@ -74,28 +74,28 @@ def run(arguments: list[str], *, warm: bool = False) -> tuple[int, bool]:
     faulthandler.register(signal.SIGUSR2, file=2, chain=True)  # also where its time is over
     files.close_to_others(1, 2)  # the job's log
     began, build = time.monotonic(), Path.cwd()
-    given = _parser().parse_args(arguments)
-    status, may_stay = _run_named(arguments, given, warm=warm)
+    parsed = _parser().parse_args(arguments)
+    status, may_stay = _run_named(arguments, parsed, warm=warm)
     if status == 0 and alone.is_alone():
         try:
-            alone.write_benchmark(build, given.rule, given.place, time.monotonic() - began)
+            alone.write_benchmark(build, parsed.rule, parsed.place, time.monotonic() - began)
         except OSError as error:  # with a Snakemake beside it, the job would fail, too
-            _take_back(build, given, error)
+            _take_back(build, parsed, error)
             status = 1
     last_words.say(**{DONE: str(status)})
     return status, may_stay
 
 
-def _run_named(arguments: list[str], given: argparse.Namespace, *, warm: bool) -> tuple[int, bool]:
+def _run_named(arguments: list[str], parsed: argparse.Namespace, *, warm: bool) -> tuple[int, bool]:
     """Run the job, or bundle of jobs, that ``arguments`` name: the rule, then its wildcards.
 
-    ``given`` is what they say; ``warm`` is for records: forked by a fork server.
+    ``parsed`` is what they say; ``warm`` is for records: forked by a fork server.
     """
     build = Path.cwd()
-    key = "/".join(given.place)
+    key = "/".join(parsed.place)
     try:
-        table = TaskTable.read(build, given.rule, key)
-        sent = _sent(build, given, warm)
+        table = TaskTable.read(build, parsed.rule, key)
+        sent = _sent(build, parsed, warm)
     except (OSError, KeyError) as error:
         print(f"no such job: {' '.join(arguments)} ({error})", file=sys.stderr)
         return 2, False
@@ -107,32 +107,32 @@ def _run_named(arguments: list[str], given: argparse.Namespace, *, warm: bool) -
         return status, table.scope in ("partition", "merge")
     bundle = table.bundles[key]
     jobs = {
-        one: WorkerJob(build, table, one, sent, bundle=key, marker=bundle.marker)
-        for one in bundle.jobs
+        job_key: WorkerJob(build, table, job_key, sent, bundle=key, marker=bundle.marker)
+        for job_key in bundle.jobs
     }
     from fasthep_smk.worker.bundle import run_bundle
 
-    command = partial(_command, given)
+    command = partial(_command, parsed)
     return run_bundle(bundle, jobs, run=_run_job, command=command, note=_note_end), False
 
 
 def note_end(build: Path, arguments: list[str], end: End) -> None:
     """Say what a job's process died of, or what kept it from ending well after its work."""
-    given = _parser().parse_args(arguments)
-    key = "/".join(given.place)
-    table = TaskTable.read(build, given.rule, key)
+    parsed = _parser().parse_args(arguments)
+    key = "/".join(parsed.place)
+    table = TaskTable.read(build, parsed.rule, key)
     if key in table.jobs:
-        _note_end(WorkerJob(build, table, key, _sent(build, given, False)), end)
+        _note_end(WorkerJob(build, table, key, _sent(build, parsed, False)), end)
 
 
-def _take_back(build: Path, given: argparse.Namespace, error: OSError) -> None:
+def _take_back(build: Path, parsed: argparse.Namespace, error: OSError) -> None:
     """Say that a job has failed whose work is done, as its benchmark cannot be written."""
     print(f"the benchmark cannot be written: {error}", file=sys.stderr)
-    key = "/".join(given.place)
-    table = TaskTable.read(build, given.rule, key)
+    key = "/".join(parsed.place)
+    table = TaskTable.read(build, parsed.rule, key)
     if key not in table.jobs:
         return
-    job = WorkerJob(build, table, key, _sent(build, given, False))
+    job = WorkerJob(build, table, key, _sent(build, parsed, False))
     job.record.unlink(missing_ok=True)
     problem = f"its benchmark cannot be written: {error}"
     with contextlib.suppress(OSError):  # no space: the end of the run looks for that itself
@@ -163,10 +163,10 @@ def _note_end(job: WorkerJob, end: End) -> None:
     )
 
 
-def _command(given: argparse.Namespace, key: str) -> list[str]:
+def _command(parsed: argparse.Namespace, key: str) -> list[str]:
     """Return the command that runs one job of a bundle alone."""
-    sent = ["--attempt", given.attempt, "--threads", str(given.threads)]
-    words = [*sent, "--", given.rule, *key.split("/")]
+    sent = ["--attempt", parsed.attempt, "--threads", str(parsed.threads)]
+    words = [*sent, "--", parsed.rule, *key.split("/")]
     return [sys.executable, "-P", "-m", "fasthep_smk.worker", *words]
 
 
@@ -298,9 +298,9 @@ def _forget_damaged(job: WorkerJob, record: Path) -> None:
 
 def _earlier(build: Path, job: WorkerJob) -> list[EarlierAttempt]:
     """Return what the earlier attempts died of; of a kill, the batch system knows why."""
-    found = failures.earlier(build, job.rule, job.key, sites.system(job.sent.system).fate)
+    attempts = failures.earlier(build, job.rule, job.key, sites.system(job.sent.system).fate)
     # A job that was lost, or had no valid credential, is still at the same attempt.
-    return [item for item in found if item["attempt"] != job.sent.attempt]
+    return [item for item in attempts if item["attempt"] != job.sent.attempt]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -407,20 +407,20 @@ def _checked(
     if observer is None:
         check_files(job, named, modules=False)
         return content, observed
-    made = _keep_made(job, observer)
-    found, changed = observer.observations()
+    written = _keep_made(job, observer)
+    reads, changed = observer.observations()
     check_files(job, named, modules=False, written=observer.written)
     check_modules(job, observer.sources)
     if changed:
         raise Changed(changed)
-    own = [save(job.build, found)] if found else []
-    return content, list(dict.fromkeys([*own, *made, *observed]))
+    own = [save(job.build, reads)] if reads else []
+    return content, list(dict.fromkeys([*own, *written, *observed]))
 
 
 def _keep_made(job: WorkerJob, observer: Observer | None) -> list[str]:
     """Write down which files the job has written, for jobs that run later."""
-    made = observer.made() if observer else []
-    return [save(job.build, made)] if made else []
+    written = observer.made() if observer else []
+    return [save(job.build, written)] if written else []
 
 
 def _runner(scope: str) -> Callable[[WorkerJob], Content]:
@@ -438,14 +438,14 @@ def _runner(scope: str) -> Callable[[WorkerJob], Content]:
     }[scope]
 
 
-def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
+def _sent(build: Path, parsed: argparse.Namespace, warm: bool) -> Sent:
     """Return how the job was sent out: its pool, the amounts asked for, its batch job."""
     asked: Asked
-    number, own = heard(given.attempt)  # what this job alone has asked for
+    number, own = heard(parsed.attempt)  # what this job alone has asked for
     moved, attempt = divmod(number, MOVED)
     try:
         requests = read_requests(build)
-        attempts = attempts_of(requests, given.rule, "/".join(given.place))
+        attempts = attempts_of(requests, parsed.rule, "/".join(parsed.place))
         asked = {**attempts[min(number, len(attempts)) - 1], **own}
         waited_for = attempts[0].get("pool") if moved else None
         system = str(requests["system"])
@@ -456,7 +456,7 @@ def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
     job = sites.system(system).batch_job()
     return Sent(
         attempt,
-        given.threads,
+        parsed.threads,
         asked,
         system,
         job,

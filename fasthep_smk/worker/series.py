@@ -107,11 +107,11 @@ def run_series(
         return status
 
     def jobs() -> Iterator[Callable[[], int]]:
-        found = os.open(".", os.O_RDONLY), dict(os.environb)
+        at_start = os.open(".", os.O_RDONLY), dict(os.environb)
         for number, key in enumerate(keys):
             if number > 0:  # the job before has left its process to this one
                 os.write(tell, b"%d\n" % peak_memory())
-            yield partial(run, key, *found)
+            yield partial(run, key, *at_start)
 
     last = wait_for(start(jobs()))
     with os.fdopen(tell, "rb") as stream:

@@ -43,7 +43,9 @@ def main() -> int:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     if options.write and not failed and not paired:
-        options.write.write_text(document(results, repeats=options.repeats), encoding="utf-8")
+        page = options.write.read_text(encoding="utf-8") if options.write.exists() else ""
+        made = document(results, repeats=options.repeats, page=page)
+        options.write.write_text(made, encoding="utf-8")
     return int(failed)
 
 
@@ -60,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--events", type=_positive, default=10_000_000, help="default: 10 million")
     parser.add_argument("--files", type=_positive, default=10_000, help="of the case scale")
     parser.add_argument("--folder", type=Path, help="where builds go (default: temporary files)")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="all tables as a document")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put all tables into this page")
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="clones, of the case sizes")
     parser.add_argument(
         "--other",

@@ -75,11 +75,8 @@ def agc(settings: Settings) -> Result:
     ]
     cpu = {name: min(one.cpu for one in found[name]) for name in ("futures", "ours")}
     notes = [
-        f"events per second and core: {total / cpu['futures']:,.0f} with coffea, "
-        f"{total / cpu['ours']:,.0f} with fasthep-smk, of CPU time",
         f"jobs: {jobs_done(found['ours'][0])}, after the edit {jobs_done(found['edited'][0])}, for "
         f"one more variation {jobs_done(found['one more'][0])}",
-        "all bins of 16 variations are equal to coffea's; `pt_res_up` is random",
     ]
     title = f"The ttbar analysis of workflow/agc: nine datasets, {total:,} events, 17 variations."
     return Result("agc", title, rows, [Figure(

@@ -13,7 +13,10 @@ from importlib import metadata
 from .measure import Measured
 from .steps import Pairs
 
-__all__ = ["Figure", "Result", "Row", "document", "pairs", "text"]
+__all__ = ["TABLES", "Figure", "Result", "Row", "document", "pairs", "text"]
+
+#: The heading of the page from which on ``make bench`` writes it.
+TABLES = "## The tables of make bench"
 
 _PACKAGES = (
     "fasthep-flow", "fasthep-carpenter", "fasthep-render", "fasthep-distributed", "snakemake",
@@ -67,25 +70,21 @@ class Result:
 
 
 def text(result: Result) -> str:
-    """Return a case's table, its other figures, and its notes."""
-    lines = [f"## {result.name}", "", result.title, ""]
+    """Return a case's table, its other figures, and its notes. A goal is shown if it is missed."""
+    lines = [f"### {result.name}", "", result.title, ""]
     if result.rows:
-        lines += [
-            "| command | wall time | min – max | CPU | largest process | all processes | ratio "
-            "| to reach |",
-            "|---|--:|--:|--:|--:|--:|--:|--:|",
-            *map(_row, result.rows),
-            "",
-        ]
-    if result.figures:
-        lines += ["| figure | measured | to reach | |", "|---|--:|--:|---|"]
-        lines += [
-            f"| {item.what} | {_number(item.value)}{item.unit} | {_number(item.limit)}{item.unit} "
-            f"| {'reached' if item.met else '**not reached**'} |"
-            for item in result.figures
-        ]
-    lines += ["", *(f"- {note}" for note in result.notes)] if result.notes else []
-    return "\n".join(lines) + "\n"
+        columns = ("command", "wall time, s", "CPU, s", "one process, MB", "all, MB", "ratio")
+        lines += [f"| {' | '.join(columns)} |", "|---|--:|--:|--:|--:|--:|"]
+        shown: list[list[Measured]] = []
+        for row in result.rows:
+            lines.append(_row(row, again=row.runs in shown))
+            shown.append(row.runs)
+        lines.append("")
+    for item in result.figures:
+        goal = "" if item.met else f" (goal: {_number(item.limit)}{item.unit})"
+        lines.append(f"- {item.what}: {_number(item.value)}{item.unit}{goal}")
+    lines += [f"- {note}" for note in result.notes]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def pairs(name: str, found: Pairs) -> str:
@@ -96,7 +95,7 @@ def pairs(name: str, found: Pairs) -> str:
     more: others only add to what a run takes.
     """
     lines = [
-        f"## {name}: to the other installation",
+        f"### {name}: to the other installation",
         "",
         "| command | pairs | CPU, the other | CPU | ratio | of the least | wall time | ratio |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
@@ -127,14 +126,11 @@ def _ratio(both: list[tuple[float, float]]) -> str:
     return f"{middle} ({ratios[k - 1]:.3f} – {ratios[-k]:.3f})" if k else middle
 
 
-def document(results: Iterable[Result], *, repeats: int) -> str:
-    """Return the text of the whole document."""
+def document(results: Iterable[Result], *, repeats: int, page: str = "") -> str:
+    """Return the page with these tables from its heading `TABLES` on."""
     versions = ", ".join(f"{name} {found}" for name in _PACKAGES if (found := _version(name)))
     head = (
-        "# Benchmarks\n\n"
-        "Written by `make bench`. Medians; repeats are interleaved, each in a fresh build folder. "
-        "Memory: the peak of any one process, and the peak of the sum over all processes, in "
-        "which pages that processes share count several times.\n\n"
+        f"{page.partition(TABLES)[0]}{TABLES}\n\n"
         f"{os.cpu_count()} cores ({platform.machine()}), {_memory()}, "
         f"Python {platform.python_version()}, {versions}. "
         f"{repeats} repeat{'s' if repeats != 1 else ''}.\n"
@@ -142,34 +138,27 @@ def document(results: Iterable[Result], *, repeats: int) -> str:
     return "\n".join([head, *map(text, results)])
 
 
-def _row(row: Row) -> str:
+def _row(row: Row, *, again: bool) -> str:
+    """Return a row of a table; the runs of one that comes again are shown above."""
     walls = [run.wall for run in row.runs]
     cells = [
-        row.what,
-        f"{row.wall:.2f} s",
-        f"{min(walls):.2f} – {max(walls):.2f}",
-        f"{statistics.median(run.cpu for run in row.runs):.2f} s",
-        _size(max(run.largest for run in row.runs)),
-        _size(max(run.tree for run in row.runs)),
-        "" if row.ratio is None else f"{row.ratio:.2f}",
-        _limit(row),
+        f"{row.wall:.2f} ({min(walls):.2f}–{max(walls):.2f})",
+        f"{statistics.median(run.cpu for run in row.runs):.2f}",
+        f"{max(run.largest for run in row.runs) / 1e6:.0f}",
+        f"{max(run.tree for run in row.runs) / 1e6:.0f}",
     ]
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join([row.what, *([''] * 4 if again else cells), _judged(row)])} |"
 
 
-def _limit(row: Row) -> str:
-    if row.limit is None or row.ratio is None:
+def _judged(row: Row) -> str:
+    if row.ratio is None:
         return ""
-    verdict = "" if row.ratio <= row.limit else ", **not reached**"
-    return f"{row.limit:.2f}{verdict}"
+    missed = row.limit is not None and row.ratio > row.limit
+    return f"{row.ratio:.2f} (goal: {row.limit:.2f})" if missed else f"{row.ratio:.2f}"
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
-
-
-def _size(value: int) -> str:
-    return f"{value / 1e6:.0f} MB"
 
 
 def _version(package: str) -> str | None:

@@ -44,27 +44,22 @@ def marginal(settings: Settings) -> Result:
     steps = [step for count in (_FEW, _MANY) for step in _of_size(folder, count)]
     found = run(steps, settings)
     kinds = {
-        "ours": "`fasthep-smk -j 2`, partitions",
-        "alone": "`fasthep-smk -j 2 --bundle 1`, partitions",
-        "bare": "Snakemake, `true`, jobs",
+        "ours": "a partition, `fasthep-smk -j 2`",
+        "alone": "a partition, `fasthep-smk -j 2 --bundle 1`",
+        "bare": "a job `true` of Snakemake",
     }
     cost = {kind: slopes(found[f"{kind} {_FEW}"], found[f"{kind} {_MANY}"]) for kind in kinds}
-    rows = [
-        Row(f"{what}: {count}", found[f"{kind} {count}"])
-        for kind, what in kinds.items()
-        for count in (_FEW, _MANY)
-    ]
     ours, alone, bare = (cost[kind][0] for kind in kinds)
     return Result(
         "marginal",
-        "One more trivial partition of a run: the slope between two numbers of them.",
-        rows,
+        f"One more trivial partition of a run: the slope between {_FEW} and {_MANY} of them.",
+        [],
         [
             Figure("a partition, to a bare job of Snakemake", ours / bare, 4.0),
             Figure("the same in a job of its own", alone / bare, 6.0),
         ],
         [
-            f"{kinds[kind]}: {wall * 1e3:.1f} ms each, {cpu * 1e3:.1f} ms of CPU"
+            f"{kinds[kind]}: {wall * 1e3:.1f} ms, {cpu * 1e3:.1f} ms of CPU"
             for kind, (wall, cpu) in cost.items()
         ],
     )
@@ -147,12 +142,12 @@ def sleeping(settings: Settings) -> Result:
         f"{_SLEEPING} partitions that sleep a second each, a job each, {_AT_A_TIME} at a time.",
         [Row("one partition", one), Row("all of them", everything)],
         [
-            Figure(f"all of them, to {ideal:.1f} s", wall / ideal, 1.5),
-            Figure("CPU beside the jobs' own, for one more", 1e3 * (cpu - theirs), 40, " ms"),
+            Figure(f"all of them, to {ideal:.1f} s, the least possible", wall / ideal, 1.5),
+            Figure("CPU for one more job, besides its own", 1e3 * (cpu - theirs), 40, " ms"),
         ],
         [
-            f"CPU of one more job, by its record: {1e3 * theirs:.0f} ms; start and end of its "
-            "process are beside it"
+            f"CPU of the job, by its record: {1e3 * theirs:.0f} ms, without start and end of its "
+            "process"
         ],
     )
 

@@ -179,7 +179,7 @@ def test_measured_jobs_share_nodes(system: str, request: pytest.FixtureRequest) 
         )
         assert held / used - 1 < 0.3
         assert again <= MANY // 20
-        assert span < longest  # by how much: docs/measurements.md
+        assert span < longest  # by how much: docs/benchmarks.md
 
 
 def _many(

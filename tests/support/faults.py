@@ -12,13 +12,15 @@ __all__ = ["FOLDER", "PAGE", "Entry", "entries"]
 FOLDER = Path(__file__).parents[2] / "docs" / "upstream"
 PAGE = FOLDER / "README.md"
 
-#: The last paragraph of an entry, as one line. In a place, a function or class follows its file.
-_SEEN = re.compile(
-    r"Seen with (?P<seen_with>[\w-]+ \d[\w.]*(?:, [\w-]+ \d[\w.]*)*): "
-    r"`[^`]+\.py`, `[^`]+`(?:; `[^`]+\.py`, `[^`]+`)* "
-    r"\(\[script\]\((?P<script>[\w-]+\.py)\)\)\. "
-    r"Workaround: (?P<workaround>.+?)(?:, until (?P<until>.+))?\."
+_PLACE = r"`[^`]+\.py`(?:, `[\w.]+`)+"
+#: The last paragraph of an entry, as one line. In a place, functions or classes follow their file.
+_LAST = re.compile(
+    rf"(?P<places>{_PLACE}(?:; {_PLACE})*) "
+    r"\((?P<scripts>\[script\]\([\w-]+\.py\)(?:, \[another\]\([\w-]+\.py\))*)\)\. "
+    r"Workaround: (?P<ours>.+)\."
 )
+#: A row of the table of packages: how places begin, and the package with its version.
+_PACKAGE = re.compile(r"^\| `([\w.]+)` \| \[([\w-]+ [\d.]+)\]\(https:.+\) \|$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,10 @@ class Entry:
     title: str
     #: The packages and versions that have it.
     seen_with: str
-    #: The name of the script that shows it.
-    script: str
-    #: The modules of ours that work around it, and until when they have to.
+    #: The names of the scripts that show it.
+    scripts: tuple[str, ...]
+    #: The modules of ours that work around it.
     modules: tuple[str, ...]
-    until: str
 
     @property
     def anchor(self) -> str:
@@ -43,12 +44,16 @@ class Entry:
 
 def entries() -> Iterator[Entry]:
     """Yield the entries in their order: a title, a paragraph, and where the fault was seen."""
-    for part in PAGE.read_text().split("\n## ")[1:]:
+    head, *parts = PAGE.read_text().split("\n## ")
+    packages = dict(_PACKAGE.findall(head))
+    for part in parts:
         section, _, rest = part.partition("\n")
         for entry in rest.split("\n### ")[1:]:
             title, *paragraphs = entry.strip().split("\n\n")
-            found = _SEEN.fullmatch(" ".join(paragraphs[-1].split()))
-            assert found and len(paragraphs) == 2, f"'{title}' is not in the form of an entry"
-            modules = tuple(re.findall(r"`(fasthep_smk/[^`]+)`", found["workaround"]))
-            until = found["until"] or "a release has the fix"
-            yield Entry(section, title, found["seen_with"], found["script"], modules, until)
+            last = _LAST.fullmatch(" ".join(paragraphs[-1].split()))
+            assert last and len(paragraphs) == 2, f"'{title}' is not in the form of an entry"
+            files = re.findall(r"`([^`]+\.py)`", last["places"])
+            seen = dict.fromkeys(packages[file.partition("/")[0]] for file in files)
+            scripts = tuple(re.findall(r"\(([\w-]+\.py)\)", last["scripts"]))
+            modules = tuple(f"fasthep_smk/{one}" for one in re.findall(r"`([^`]+)`", last["ours"]))
+            yield Entry(section, title, ", ".join(seen), scripts, modules)

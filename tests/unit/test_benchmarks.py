@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.measure import Failed, Measured, measure
-from tests.benchmarks.report import Figure, Result, Row, document
+from tests.benchmarks.report import TABLES, Figure, Result, Row, document
 from tests.benchmarks.size import slopes
 
 MB = 2**20
@@ -66,17 +66,25 @@ def test_tables() -> None:
     result = Result(
         "case",
         "A title.",
-        [Row("theirs", reference), Row("ours", ours, reference, 1.4), Row("b", ours, ours, 1.0)],
+        [
+            Row("theirs", reference),
+            Row("ours", ours, reference, 1.4),
+            Row("ours, to b", ours, ours, 1.0),
+        ],
         [Figure("jobs", 3001, 3000), Figure("share", 0.25, 1.0, " s")],
         ["A note."],
     )
-    lines = document([result], repeats=3).splitlines()
-    columns = "command | wall time | min – max | CPU | largest process | all processes | ratio"
-    assert f"| {columns} | to reach |" in lines
-    assert "| theirs | 2.00 s | 1.00 – 3.00 | 0.50 s | 100 MB | 200 MB |  |  |" in lines
-    ours_line = "| ours | 5.00 s | 5.00 – 5.00 | 0.50 s | 300 MB | 600 MB | 2.50 |"
-    assert f"{ours_line} 1.40, **not reached** |" in lines
-    assert any(line.endswith("| 1.00 | 1.00 |") for line in lines)
-    assert "| jobs | 3,001 | 3,000 | **not reached** |" in lines
-    assert "| share | 0.25 s | 1.00 s | reached |" in lines
-    assert "- A note." in lines
+    page = document([result], repeats=3, page=f"# A page\n\nText.\n\n{TABLES}\n\nold\n")
+    assert page.startswith(f"# A page\n\nText.\n\n{TABLES}\n\n")
+    lines = page.splitlines()
+    assert "old" not in lines
+    assert "| command | wall time, s | CPU, s | one process, MB | all, MB | ratio |" in lines
+    assert "| theirs | 2.00 (1.00–3.00) | 0.50 | 100 | 200 |  |" in lines
+    assert "| ours | 5.00 (5.00–5.00) | 0.50 | 300 | 600 | 2.50 (goal: 1.40) |" in lines
+    assert "| ours, to b |  |  |  |  | 1.00 |" in lines
+    assert lines[-3:] == ["- jobs: 3,001 (goal: 3,000)", "- share: 0.25 s", "- A note."]
+
+
+def test_the_page_has_a_place_for_the_tables() -> None:
+    page = (Path(__file__).parents[2] / "docs/benchmarks.md").read_text()
+    assert page.count(TABLES) == page.count(f"\n{TABLES}\n") == 1

@@ -79,8 +79,8 @@ def _require_new(folder: Path) -> None:
 def _write_bundle(translation: Translation, folder: Path) -> None:
     """Write a bundle of what was translated into ``folder/build``."""
     analysis = _copied(translation, folder / _ANALYSIS)
-    named = [one for one in metadata.distributions() if one.metadata["Name"]]
-    versions = {one.metadata["Name"]: one.version for one in named}
+    named = [package for package in metadata.distributions() if package.metadata["Name"]]
+    versions = {package.metadata["Name"]: package.version for package in named}
     pinned = "".join(f"{name}=={versions[name]}\n" for name in sorted(versions, key=str.lower))
     files.write_text(folder / _REQUIREMENTS, pinned)
     shutil.copyfile(SCHEMA, folder / SCHEMA.name)
@@ -92,10 +92,10 @@ def _write_bundle(translation: Translation, folder: Path) -> None:
         "workflow": str(workflow),
         "plans": [
             {
-                "variation": one.variation,
-                "path": str(Path(BUILD, "compile", one.variation or "", "plan.yaml")),
+                "variation": variant.variation,
+                "path": str(Path(BUILD, "compile", variant.variation or "", "plan.yaml")),
             }
-            for one in translation.plans
+            for variant in translation.plans
         ],
         "analysis": analysis,
         "environment": {
@@ -120,28 +120,28 @@ def _write_bundle(translation: Translation, folder: Path) -> None:
 
 def _copied(translation: Translation, goal: Path) -> list[dict[str, object]]:
     """Copy the files that an analysis is made of; say which they are."""
-    found = []
+    entries = []
     for path in _sources(translation):
         inside = path.is_relative_to(translation.root)
         name = path.relative_to(translation.root) if inside else Path("elsewhere", *path.parts[1:])
         copy = goal / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
-        found.append({"path": str(name), "from": str(path), **files.described(copy)})
-    return found
+        entries.append({"path": str(name), "from": str(path), **files.described(copy)})
+    return entries
 
 
 def _sources(translation: Translation) -> Iterable[Path]:
     """Return the workflow with its includes and local profiles, and own modules."""
-    plans = [one.plan for one in translation.plans]
-    noted = [one for plan in plans for one in plan.provenance.get("inputs") or ()]
-    paths = [Path(one) for one in translation.digests]
-    paths += [Path(str(one["resolved"])) for one in noted if one.get("resolved")]
+    plans = [variant.plan for variant in translation.plans]
+    noted = [entry for plan in plans for entry in plan.provenance.get("inputs") or ()]
+    paths = [Path(name) for name in translation.digests]
+    paths += [Path(str(entry["resolved"])) for entry in noted if entry.get("resolved")]
     for name in sorted({name for plan in plans for name in own_modules_of(plan)}):
         paths += own_sources(name).values()
     aside = (translation.aside.resolve(), translation.build.resolve())
     return sorted(
         path
-        for path in {one.resolve() for one in paths}
-        if path.is_file() and not any(path.is_relative_to(one) for one in aside)
+        for path in {source.resolve() for source in paths}
+        if path.is_file() and not any(path.is_relative_to(folder) for folder in aside)
     )

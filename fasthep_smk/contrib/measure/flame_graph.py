@@ -62,11 +62,11 @@ def page(root: Frame, *, title: str, unit: str, notes: str) -> str:
 
 def _drawn(frame: Frame, whole: float, unit: str, depth: int) -> str:
     numbers = f"{frame.name}: {frame.amount:.4g} {unit}, {100 * frame.amount / whole:.1f} %"
-    shown = [one for one in frame.calls.values() if one.amount >= _LEAST * whole]
+    shown = [call for call in frame.calls.values() if call.amount >= _LEAST * whole]
     calls = shown if depth < _DEPTH else []
-    inner = "".join(_drawn(one, whole, unit, depth + 1) for one in calls)
+    inner = "".join(_drawn(call, whole, unit, depth + 1) for call in calls)
     # What is the frame's own stays empty below it.
-    own = max(frame.amount - sum(one.amount for one in calls), 0)
+    own = max(frame.amount - sum(call.amount for call in calls), 0)
     rest = f'<div class="frame" style="flex-grow:{own:.6g}"></div>' if calls else ""
     return (
         f'<div class="frame" style="flex-grow:{frame.amount:.6g}">'

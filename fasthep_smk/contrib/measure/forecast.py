@@ -79,11 +79,11 @@ def do_forecast(options: argparse.Namespace) -> int:
     try:
         with imagined(options) as translation:
             outcome = unbundled(pipeline.dry_run(translation), translation)
-            found = _forecast(translation, outcome.folders)
+            forecast = _forecast(translation, outcome.folders)
     except Held:  # by a run, which has taken over what it could
         with placed(options) as translated:
-            found = _forecast(translated, _not_done(translated))
-    print(json.dumps(asdict(found), indent=1) if options.json else as_text(found))
+            forecast = _forecast(translated, _not_done(translated))
+    print(json.dumps(asdict(forecast), indent=1) if options.json else as_text(forecast))
     return 0
 
 
@@ -93,47 +93,50 @@ def of_rest(placed: Placed) -> str:
     return rest.replace("forecast:", "forecast of the rest, without a sample:", 1)
 
 
-def as_text(found: Forecast) -> str:
+def as_text(forecast: Forecast) -> str:
     """Return the forecast as a table, and a sentence or two."""
-    left = [one for one in found.rules if one.to_do]
+    left = [rule for rule in forecast.rules if rule.to_do]
     if not left:
         return "everything is done: there is nothing to forecast"
     rows = [
         [
-            one.rule,
-            one.pool,
-            one.done,
-            one.to_do,
-            _at_a_time(one, found),
-            "?" if one.seconds is None else _seconds(one.seconds / one.to_do),
-            "?" if one.seconds is None else _hours(one.seconds * one.cpus),
-            "?" if one.memory is None else about_bytes(one.memory),
-            "?" if one.disk is None else about_bytes(one.disk),
+            rule.rule,
+            rule.pool,
+            rule.done,
+            rule.to_do,
+            _at_a_time(rule, forecast),
+            "?" if rule.seconds is None else _seconds(rule.seconds / rule.to_do),
+            "?" if rule.seconds is None else _hours(rule.seconds * rule.cpus),
+            "?" if rule.memory is None else about_bytes(rule.memory),
+            "?" if rule.disk is None else about_bytes(rule.disk),
         ]
-        for one in left
+        for rule in left
     ]
     headers = [
         "rule", "pool", "done", "to do", "at a time", "each", "core-hours", "memory", "disk",
     ]  # fmt: skip
     right = ("left", "left", *["right"] * 7)
     table = tabulate(rows, headers=headers, colalign=right, disable_numparse=True)
-    return f"{table}\n\n{_line(found)}"
+    return f"{table}\n\n{_line(forecast)}"
 
 
-def _at_a_time(rule: OfRule, found: Forecast) -> int | str:
-    limits = [found.at_a_time.get(rule.pool), found.cores and max(1, found.cores // rule.cpus)]
-    return min((one for one in limits if one), default="any")
+def _at_a_time(rule: OfRule, forecast: Forecast) -> int | str:
+    limits = [
+        forecast.at_a_time.get(rule.pool),
+        forecast.cores and max(1, forecast.cores // rule.cpus),
+    ]
+    return min((limit for limit in limits if limit), default="any")
 
 
-def _line(found: Forecast) -> str:
-    end = time.strftime("%a %d %b, %H:%M", time.localtime(time.time() + found.seconds))
+def _line(forecast: Forecast) -> str:
+    end = time.strftime("%a %d %b, %H:%M", time.localtime(time.time() + forecast.seconds))
     text = (
-        f"forecast: {found.jobs} jobs, {_hours(found.core_seconds)} core-hours, "
-        f"{about_bytes(found.disk)} on disk, {_seconds(found.seconds)}: "
+        f"forecast: {forecast.jobs} jobs, {_hours(forecast.core_seconds)} core-hours, "
+        f"{about_bytes(forecast.disk)} on disk, {_seconds(forecast.seconds)}: "
         f"a run started now ends at {end}"
     )
-    if found.unknown:
-        text += f"\nnot included, as no job of these is done yet: {', '.join(found.unknown)}"
+    if forecast.unknown:
+        text += f"\nnot included, as no job of these is done yet: {', '.join(forecast.unknown)}"
     return text
 
 
@@ -165,8 +168,8 @@ def _forecast(placed: Placed, to_do: Collection[str]) -> Forecast:
     ``to_do`` are the folders of the jobs that would run.
     """
     facts, placement = gather(placed.earlier), placed.placement
-    done = {one.folder: one for one in facts.done if not one.in_part}
-    events = counting((one.graph for one in placed.variations), placed.inputs)
+    done = {job.folder: job for job in facts.done if not job.in_part}
+    events = counting((variation.graph for variation in placed.variations), placed.inputs)
     rules = [_of_rule(rule, placed, done, to_do, events) for rule in placed.rules]
     here = sites.system(placement.site.system).machine(placement.site)
     jobs = placed.settings.jobs
@@ -176,8 +179,8 @@ def _forecast(placed: Placed, to_do: Collection[str]) -> Forecast:
         limits = [at_a_time.get(first.pool), jobs]
         if here is not None and here.memory and first.request.memory:
             limits.append(max(1, here.memory // first.request.memory))
-        if known := [one for one in limits if one]:
-            at_a_time[first.pool] = min(known)
+        if stated := [limit for limit in limits if limit]:
+            at_a_time[first.pool] = min(stated)
     return total(
         rules, at_a_time=at_a_time, cores=cores, between=_between(facts), around=_around(facts)
     )
@@ -198,8 +201,8 @@ def _of_rule(
     sizes = [events(job.partition) if job.partition else None for job in left]
     keys = {job.key for job in left}
     bundles = [bundle for bundle in rule.bundles.values() if keys & set(bundle.jobs)]
-    disk = [MeasuredJob(_bytes(placed.earlier, one.folder), one.events) for one in took]
-    memory = [MeasuredJob(one.memory, one.events) for one in took if one.memory]
+    disk = [MeasuredJob(_bytes(placed.earlier, job.folder), job.events) for job in took]
+    memory = [MeasuredJob(job.memory, job.events) for job in took if job.memory]
     return OfRule(
         rule=rule.name,
         scope=rule.scope,
@@ -208,7 +211,7 @@ def _of_rule(
         done=len(took),
         to_do=len(left),
         batch_jobs=len(bundles) if rule.bundles else len(left),
-        seconds=expected([MeasuredJob(one.seconds, one.events) for one in took], sizes),
+        seconds=expected([MeasuredJob(job.seconds, job.events) for job in took], sizes),
         memory=proposal(memory, "memory"),
         disk=expected(disk, sizes),
     )
@@ -220,17 +223,19 @@ def expected(samples: Sequence[MeasuredJob], sizes: Sequence[float | None]) -> f
         return None
     line = line_through(samples) if None not in sizes else None
     if line is None:
-        return len(sizes) * statistics.fmean(one.amount for one in samples)
+        return len(sizes) * statistics.fmean(sample.amount for sample in samples)
     slope, start = line
     # Jobs far from the line count, too.
-    start += statistics.fmean(one.amount - start - slope * (one.size or 0) for one in samples)
+    start += statistics.fmean(
+        sample.amount - start - slope * (sample.size or 0) for sample in samples
+    )
     return math.fsum(max(0.0, start + slope * (size or 0)) for size in sizes)
 
 
 def _bytes(build: Path, folder: str) -> int:
     """Return what a job's products and results take."""
     record = read(build / folder)
-    results = sum(one["size"] for one in record["results"].values()) if record else 0
+    results = sum(result["size"] for result in record["results"].values()) if record else 0
     kept = (path for path in (build / folder).rglob("*") if path.name != layout.RECORD)
     return results + sum(path.lstat().st_size for path in kept if not path.is_dir())
 
@@ -250,20 +255,20 @@ def total(
     in its place, ``around`` those before the first job and after the last.
     """
     rules = list(rules)
-    left = [one for one in rules if one.to_do and one.seconds is not None]
-    seconds = around if any(one.to_do for one in rules) else 0.0
+    left = [rule for rule in rules if rule.to_do and rule.seconds is not None]
+    seconds = around if any(rule.to_do for rule in rules) else 0.0
     for phase in _PHASES:
-        here = [one for one in left if one.scope == phase]
+        here = [rule for rule in left if rule.scope == phase]
         seconds += _phase(here, at_a_time, cores or math.inf, between)
     return Forecast(
         rules=rules,
         at_a_time=at_a_time,
         cores=cores,
-        jobs=sum(one.batch_jobs for one in rules),
-        core_seconds=math.fsum((one.seconds or 0.0) * one.cpus for one in rules),
-        disk=math.fsum(one.disk or 0.0 for one in rules),
+        jobs=sum(rule.batch_jobs for rule in rules),
+        core_seconds=math.fsum((rule.seconds or 0.0) * rule.cpus for rule in rules),
+        disk=math.fsum(rule.disk or 0.0 for rule in rules),
         seconds=seconds,
-        unknown=[one.rule for one in rules if one.to_do and one.seconds is None],
+        unknown=[rule.rule for rule in rules if rule.to_do and rule.seconds is None],
     )
 
 
@@ -272,24 +277,24 @@ def _phase(
 ) -> float:
     """Return how long jobs take that follow each other at most by their partitions."""
     chain, shared, pools = 0.0, 0.0, Counter[str]()
-    for one in rules:
-        seconds = one.seconds or 0.0
-        chain += seconds / one.to_do + between
-        seconds += one.batch_jobs * between
-        shared += seconds * min(one.cpus, cores) / cores
-        pools[one.pool] += seconds / at_a_time.get(one.pool, math.inf)  # type: ignore[assignment]
+    for rule in rules:
+        seconds = rule.seconds or 0.0
+        chain += seconds / rule.to_do + between
+        seconds += rule.batch_jobs * between
+        shared += seconds * min(rule.cpus, cores) / cores
+        pools[rule.pool] += seconds / at_a_time.get(rule.pool, math.inf)  # type: ignore[assignment]
     return max(chain, shared, *pools.values())
 
 
 def _between(facts: Facts) -> float:
     """Return the seconds from the end of a job to the start of the next one in its place."""
     gaps: list[float] = []
-    for pool in {one.pool for one in facts.new}:
-        jobs = [one for one in facts.new if one.pool == pool and one.dataset is not None]
+    for pool in {job.pool for job in facts.new}:
+        jobs = [job for job in facts.new if job.pool == pool and job.dataset is not None]
         limit = facts.run.get("limits", {}).get(pool) if facts.run else None
         if slots := limit or (facts.run and facts.run.get("cores")):
-            starts = sorted(one.started for one in jobs)[slots:]
-            ends = sorted(one.ended for one in jobs)
+            starts = sorted(job.started for job in jobs)[slots:]
+            ends = sorted(job.ended for job in jobs)
             gaps += [max(0.0, start - end) for start, end in zip(starts, ends, strict=False)]
     return statistics.median(gaps) if gaps else 0.0
 
@@ -299,6 +304,6 @@ def _around(facts: Facts) -> float:
     run, jobs = facts.run, facts.new
     if run is None or run["ended"] is None or not jobs:
         return 0.0
-    before = min(one.started for one in jobs) - run["started"]
-    after = run["ended"] - max(one.ended for one in jobs)
+    before = min(job.started for job in jobs) - run["started"]
+    after = run["ended"] - max(job.ended for job in jobs)
     return float(max(0.0, before) + max(0.0, after))

@@ -87,8 +87,8 @@ class Branch:
     @property
     def value(self) -> str | None:
         """The type of one value, if its values are numbers, or yes and no."""
-        found = _VALUES.fullmatch(self.typename)
-        return found[1] if found else None
+        match = _VALUES.fullmatch(self.typename)
+        return match[1] if match else None
 
     @property
     def shape(self) -> str:
@@ -121,11 +121,17 @@ class FromRoot:
         from tabulate import tabulate  # not for every command
 
         trees = [
-            [printable(one.name), one.entries, len(one.branches), "*" if one is self.tree else ""]
-            for one in self.trees
+            [
+                printable(tree.name),
+                tree.entries,
+                len(tree.branches),
+                "*" if tree is self.tree else "",
+            ]
+            for tree in self.trees
         ]
         branches = [
-            [printable(one.name), one.shape, printable(one.typename)] for one in self.tree.branches
+            [printable(branch.name), branch.shape, printable(branch.typename)]
+            for branch in self.tree.branches
         ]
         parts = [
             tabulate(trees, headers=["tree", "entries", "branches", "used"]),
@@ -145,9 +151,9 @@ def init_from_root(file: str, folder: Path, name: str | None) -> FromRoot:
         UsageError: a file is in the way.
     """
     trees = trees_in(file)
-    tree = next((one for one in trees if name in (None, one.name)), None)
+    tree = next((tree for tree in trees if name in (None, tree.name)), None)
     if tree is None:
-        names = [one.name for one in trees]
+        names = [tree.name for tree in trees]
         problem = "it has no tree of this name"
         raise WrongArgument([not_among(name, names, problem=problem, file=file, key="--tree")])
     branch, values = _first_branch(file, tree)
@@ -176,14 +182,14 @@ def trees_in(file: str) -> list[Tree]:
     try:
         with uproot.open(_location(file)) as opened:
             kinds = opened.classnames(recursive=True, cycle=False)
-            found = [_tree(name, opened[name]) for name in kinds if _TREES.fullmatch(kinds[name])]
+            trees = [_tree(name, opened[name]) for name in kinds if _TREES.fullmatch(kinds[name])]
     except Exception as error:  # whatever uproot meets in a damaged file
         problem = f"its trees cannot be read ({type(error).__name__}: {error})"
         raise WrongArgument.one(problem, file=file) from error
-    if not found:
+    if not trees:
         held = f"it holds {', '.join(sorted({*kinds.values()})) or 'nothing'}"
         raise WrongArgument.one("it has no tree", file=file, value=held)
-    return sorted(found, key=lambda tree: -tree.entries)
+    return sorted(trees, key=lambda tree: -tree.entries)
 
 
 def _location(file: str) -> str | Path:
@@ -194,10 +200,10 @@ def _location(file: str) -> str | Path:
 def _tree(name: str, stored: Any) -> Tree:
     """Return a tree of uproot's as ours, without branches that only group others."""
     names = list(stored.keys())
-    groups = {one.rpartition("/")[0] for one in names}
+    groups = {key.rpartition("/")[0] for key in names}
     if "Model_ROOT" in type(stored).__name__:  # an RNTuple
-        groups |= {one.rpartition(".")[0] for one in names}
-    leaves = (Branch(one, str(stored[one].typename)) for one in names if one not in groups)
+        groups |= {key.rpartition(".")[0] for key in names}
+    leaves = (Branch(key, str(stored[key].typename)) for key in names if key not in groups)
     return Tree(name, int(stored.num_entries), tuple(leaves))
 
 
@@ -209,12 +215,14 @@ def _first_branch(file: str, tree: Tree) -> tuple[Branch, np.ndarray]:
     Raises:
         WrongArgument: there is none that is numbers.
     """
-    numbers = [one for one in tree.branches if one.value not in (None, "bool")]
+    numbers = [branch for branch in tree.branches if branch.value not in (None, "bool")]
     if not numbers:
-        types = ", ".join(printable(one.typename) for one in tree.branches) or "no branches"
+        types = ", ".join(printable(branch.typename) for branch in tree.branches) or "no branches"
         problem = "no branch of the tree holds numbers, flat or jagged"
         raise WrongArgument.one(problem, file=file, key=tree.name, value=types)
-    ranked = sorted(numbers, key=lambda one: (one.shape == "jagged", one.value not in _FLOATS))
+    ranked = sorted(
+        numbers, key=lambda branch: (branch.shape == "jagged", branch.value not in _FLOATS)
+    )
     for branch in ranked:
         values = sample(file, tree, branch)
         if len(values) and values.min() < values.max():

@@ -46,7 +46,7 @@ class Measured(ABC):
         """
         stage, partition = str(node.id).removeprefix("stage."), dict(ctx.get("partition") or {})
         of = (partition.get("dataset") or ctx.get("dataset_name"), partition.get("part"))
-        parts = [str(one) for one in of if one]
+        parts = [str(part) for part in of if part]
         root = Frame("the stage")
         with self._measure(root) as notes:
             yield

@@ -93,9 +93,9 @@ def do_ops(options: argparse.Namespace) -> int:
         UsageError: nothing has the name that is asked for.
     """
     everything, name = registered(options.workflow, Path.cwd()), options.name
-    found = [one for one in everything if name in (None, one.name)]
-    if name is not None and not found:
-        close = nearest(name, [one.name for one in everything])
+    components = [component for component in everything if name in (None, component.name)]
+    if name is not None and not components:
+        close = nearest(name, [component.name for component in everything])
         more = "" if options.workflow else "; --workflow workflow.yaml shows your own, too"
         raise UsageError(
             f"there is no operation or component {printable(name)!r}"
@@ -103,9 +103,9 @@ def do_ops(options: argparse.Namespace) -> int:
             + f"\n    hint: 'fasthep-smk ops' lists all{more}"
         )
     if options.json:
-        print(json.dumps([asdict(one) for one in found], indent=1))
+        print(json.dumps([asdict(component) for component in components], indent=1))
     else:
-        print(as_text(found, full=name is not None), end="")
+        print(as_text(components, full=name is not None), end="")
     return 0
 
 
@@ -123,17 +123,17 @@ def registered(workflow: Path | None, root: Path) -> list[Component]:
         find_local_modules(root, workflow, modules_of_entry(dict(own)))
     registry = registry_of(document, workflow or root / "workflow.yaml", root)
     renderers = {
-        str(one).removeprefix(_RENDER)
+        str(key).removeprefix(_RENDER)
         for section in ("sinks", "render")
-        for one in registry.get(section) or ()
+        for key in registry.get(section) or ()
     }
-    found = [
+    components = [
         _component(kind, str(name), mapping(entry) or {"impl": entry}, renderers, own=name in ours)
         for section, (kind, _) in SECTIONS.items()
         for ours in [mapping(own.get(section))]
         for name, entry in sorted((registry.get(section) or {}).items())
     ]
-    return sorted(found, key=lambda one: [*_PLACES].index(one.kind))
+    return sorted(components, key=lambda component: [*_PLACES].index(component.kind))
 
 
 def _component(
@@ -144,81 +144,81 @@ def _component(
     if name.startswith(_RENDER):
         kind, others = "renderer", renderers - {name.removeprefix(_RENDER)}
         settings = mapping(_parts()["style"]["properties"])
-        described = {key: one for key, one in settings.items() if key not in others}
+        described = {key: part for key, part in settings.items() if key not in others}
     elif (kind, name) == ("source", "root_tree"):
         described = mapping(_parts()["source"]["then"]["properties"])
     elif (kind, name) == ("writer", "root_tree"):
         written = mapping(_parts()["write"]["properties"])
-        described = {key: one for key, one in written.items() if "description" in one}
+        described = {key: part for key, part in written.items() if "description" in part}
     try:
         # A module of the user's may print, or end the program.
         with contextlib.redirect_stdout(io.StringIO()):
-            spec, made = (
-                upstream.load_object(said) if isinstance(said, str) else None
-                for said in (entry.get("spec"), entry.get("impl"))
+            spec, impl = (
+                upstream.load_object(path) if isinstance(path, str) else None
+                for path in (entry.get("spec"), entry.get("impl"))
             )
     except (Exception, SystemExit) as error:
         problem = f"cannot be imported: {type(error).__name__}: {error}"
         return Component(kind, name, own, problem=problem)
-    told = asdict(spec) if is_dataclass(spec) and not isinstance(spec, type) else mapping(spec)
+    content = asdict(spec) if is_dataclass(spec) and not isinstance(spec, type) else mapping(spec)
     return Component(
         kind,
         name,
         own,
-        summary=_summary(made, told),
-        parameters=tuple(_parameters(mapping(told.get("params")), made, described)),
-        reads=tuple(_symbols(told.get("requires"))),
-        provides=tuple(_symbols(told.get("provides"))),
+        summary=_summary(impl, content),
+        parameters=tuple(_parameters(mapping(content.get("params")), impl, described)),
+        reads=tuple(_symbols(content.get("requires"))),
+        provides=tuple(_symbols(content.get("provides"))),
     )
 
 
-def _summary(made: object, spec: Mapping[str, object]) -> str:
+def _summary(impl: object, spec: Mapping[str, object]) -> str:
     """Return the first sentence that is said of a component."""
     result = mapping(spec.get("result"))
     results = [result, *map(mapping, result.values())]
     # Its own docstring, not that of what it is made from; NumPy's begin with the signature.
-    own = vars(made).get("__doc__") if isinstance(made, type) else getattr(made, "__doc__", None)
-    text = inspect.cleandoc(own) if callable(made) and isinstance(own, str) else ""
-    paragraphs = [one for one in text.split("\n\n") if not re.match(r"\w+\(", one)]
+    own = vars(impl).get("__doc__") if isinstance(impl, type) else getattr(impl, "__doc__", None)
+    text = inspect.cleandoc(own) if callable(impl) and isinstance(own, str) else ""
+    paragraphs = [part for part in text.split("\n\n") if not re.match(r"\w+\(", part)]
     texts = (
         spec.get("description"),
         *paragraphs[:1],
-        " ".join(str(one["description"]) for one in results if "description" in one),
+        " ".join(str(result["description"]) for result in results if "description" in result),
     )
-    said = next((" ".join(str(one).split()) for one in texts if one), "")
-    return re.split(r"(?<=\.)\s", said)[0]
+    summary = next((" ".join(str(text).split()) for text in texts if text), "")
+    return re.split(r"(?<=\.)\s", summary)[0]
 
 
 def _parameters(
-    declared: Mapping[str, object], made: object, described: Mapping[str, object]
+    declared: Mapping[str, object], impl: object, described: Mapping[str, object]
 ) -> Iterator[Parameter]:
     """Yield the parameters that a specification, a signature and the schema know."""
     arguments: Mapping[str, inspect.Parameter] = {}
-    if callable(made):
+    if callable(impl):
         with contextlib.suppress(TypeError, ValueError):  # it does not say
-            arguments = inspect.signature(made).parameters
+            arguments = inspect.signature(impl).parameters
     absent = inspect.Parameter("absent", inspect.Parameter.KEYWORD_ONLY)
     of_rest = (absent.VAR_KEYWORD, absent.VAR_POSITIONAL)
     named = {
-        name: one
-        for name, one in arguments.items()
-        if name not in _HANDED and one.kind not in of_rest
+        name: argument
+        for name, argument in arguments.items()
+        if name not in _HANDED and argument.kind not in of_rest
     }
     listed = [name for name in described if not _meaning(described[name]).startswith("not read")]
-    known = [name for name in declared if name not in _HANDED]
-    for name in dict.fromkeys((*known, *named, *listed)):
-        said, argument = mapping(declared.get(name)), named.get(name, absent)
-        default = said.get("default", argument.default)
+    specified = [name for name in declared if name not in _HANDED]
+    for name in dict.fromkeys((*specified, *named, *listed)):
+        spec, argument = mapping(declared.get(name)), named.get(name, absent)
+        default = spec.get("default", argument.default)
         has_default = default is not inspect.Parameter.empty
         noted = "" if argument.annotation is argument.empty else argument.annotation
-        allowed = said.get("allowed")
+        allowed = spec.get("allowed")
         yield Parameter(
             name,
-            str(said.get("type") or getattr(noted, "__name__", noted)),
-            bool(said.get("required", argument is not absent and not has_default)),
+            str(spec.get("type") or getattr(noted, "__name__", noted)),
+            bool(spec.get("required", argument is not absent and not has_default)),
             _WORDS.get(repr(default), repr(default)) if has_default else None,
             tuple(map(str, allowed)) if isinstance(allowed, list | tuple) else (),
-            _meaning(described.get(name)) or str(said.get("description") or ""),
+            _meaning(described.get(name)) or str(spec.get("description") or ""),
         )
 
 
@@ -253,38 +253,38 @@ def _symbols(contract: object) -> Iterator[str]:
             yield f"the columns of {source} ({rule.get('kind')})"
 
 
-def as_text(found: Iterable[Component], *, full: bool) -> str:
+def as_text(components: Iterable[Component], *, full: bool) -> str:
     """Return components as lines for a person; in full, or one line each."""
-    lines = _in_full(found) if full else _in_brief(found)
+    lines = _in_full(components) if full else _in_brief(components)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _in_brief(found: Iterable[Component]) -> Iterator[str]:
-    for kind, group in groupby(found, key=lambda one: one.kind):
-        names = [(printable(one.name), one) for one in group]
+def _in_brief(components: Iterable[Component]) -> Iterator[str]:
+    for kind, group in groupby(components, key=lambda component: component.kind):
+        names = [(printable(entry.name), entry) for entry in group]
         width = max(len(name) for name, _ in names)
         yield f"{kind.capitalize()}s ({_PLACES[kind]})"
-        for name, one in names:
-            mark = " (own)" if one.own else ""
-            yield f"    {name:{width}}{mark}  {printable(one.problem or one.summary)}".rstrip()
+        for name, entry in names:
+            mark = " (own)" if entry.own else ""
+            yield f"    {name:{width}}{mark}  {printable(entry.problem or entry.summary)}".rstrip()
         yield ""
     yield "fasthep-smk ops NAME describes one"
 
 
-def _in_full(found: Iterable[Component]) -> Iterator[str]:
-    for one in found:
-        yield f"{printable(one.name)}: {one.kind}{', your own' if one.own else ''}"
-        yield f"    {printable(one.problem or one.summary)}"
+def _in_full(components: Iterable[Component]) -> Iterator[str]:
+    for entry in components:
+        yield f"{printable(entry.name)}: {entry.kind}{', your own' if entry.own else ''}"
+        yield f"    {printable(entry.problem or entry.summary)}"
         yield ""
         headers = ["parameter", "kind", "required", "default", "meaning"]
         rows = []
-        for item in one.parameters:
+        for item in entry.parameters:
             meaning = item.meaning + (f" ({', '.join(item.allowed)})" if item.allowed else "")
             texts = (item.name, item.kind, "yes" * item.required, item.default or "", meaning)
             rows.append([*map(printable, texts)])
         if rows:
             yield tabulate(rows, headers=headers, disable_numparse=True)
             yield ""
-        for what, values in (("reads", one.reads), ("provides", one.provides)):
-            yield from (f"{what:<15}{printable(value)}" for value in values)
+        for word, values in (("reads", entry.reads), ("provides", entry.provides)):
+            yield from (f"{word:<15}{printable(value)}" for value in values)
         yield ""

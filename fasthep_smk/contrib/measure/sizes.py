@@ -64,19 +64,19 @@ def do_sizes(options: argparse.Namespace) -> int:
     Raises:
         Findings: it is no build folder, or its task tables cannot be read.
     """
-    found = evidence(taken(find_build(options.build)))
+    groups = evidence(taken(find_build(options.build)))
     if options.json:
-        print(json.dumps({"sizes": [asdict(one) for one in found]}, indent=1))
+        print(json.dumps({"sizes": [asdict(group) for group in groups]}, indent=1))
     else:
-        print(as_yaml(found, options.build), end="")
+        print(as_yaml(groups, options.build), end="")
     return 0
 
 
 def evidence(jobs: Iterable[Taken]) -> list[Evidence]:
     """Return what the finished jobs of each rule took in each pool."""
     groups: dict[tuple[str, str], list[Taken]] = defaultdict(list)
-    for one in jobs:
-        groups[one.rule, one.pool].append(one)
+    for job in jobs:
+        groups[job.rule, job.pool].append(job)
     return [
         Evidence(
             rule=rule,
@@ -84,8 +84,8 @@ def evidence(jobs: Iterable[Taken]) -> list[Evidence]:
             stages=group[0].stages,
             pool=pool,
             jobs=len(group),
-            memory=_amount("memory", group, [(one.memory, one.asked_memory) for one in group]),
-            walltime=_amount("walltime", group, [(one.seconds, one.asked_time) for one in group]),
+            memory=_amount("memory", group, [(job.memory, job.asked_memory) for job in group]),
+            walltime=_amount("walltime", group, [(job.seconds, job.asked_time) for job in group]),
         )
         for (rule, pool), group in groups.items()
     ]
@@ -97,11 +97,11 @@ def _amount(
     """Return what jobs took; ``amounts`` are that of each, with what it had asked for."""
     values = [value for value, _ in amounts]
     ask = (
-        proposal([MeasuredJob(n, one.events) for n, one in zip(values, jobs, strict=True)], name)
+        proposal([MeasuredJob(n, job.events) for n, job in zip(values, jobs, strict=True)], name)
         or 0
     )
     asked = [
-        (had, one.seconds) for (_, had), one in zip(amounts, jobs, strict=True) if had is not None
+        (had, job.seconds) for (_, had), job in zip(amounts, jobs, strict=True) if had is not None
     ]
     enough = max((had for had, _ in asked), default=None)
     if enough is not None and max(values) <= enough:  # a worker may have no more than that
@@ -116,9 +116,9 @@ def _amount(
     )
 
 
-def as_yaml(found: Iterable[Evidence], build: Path) -> str:
+def as_yaml(groups: Iterable[Evidence], build: Path) -> str:
     """Return the evidence as a file that a run takes with ``--sizes``."""
-    entries = [_entry(one) for one in found]
+    entries = [_entry(group) for group in groups]
     head = _HEAD.format(build=shell([build]))
     if not entries:
         return f"{head}# No job is done there yet.\nsizes: []\n"
@@ -128,8 +128,8 @@ def as_yaml(found: Iterable[Evidence], build: Path) -> str:
     return f"{head}sizes:\n{text}"
 
 
-def _entry(one: Evidence) -> JsonObject:
-    memory, time = one.memory, one.walltime
+def _entry(group: Evidence) -> JsonObject:
+    memory, time = group.memory, group.walltime
     held = _measured(memory, lambda amount: f"{math.ceil(amount / 1e6)}MB", _bytes)
     if memory.saved is not None:
         held["saved"] = f"{memory.saved / _GB_HOUR:.3g} GB·h"
@@ -138,19 +138,19 @@ def _entry(one: Evidence) -> JsonObject:
     if time.asked is not None:  # no limit where there was none
         ask["walltime"] = format_duration(time.ask)
     return {
-        "stages": list(one.stages),
-        **({} if one.scope == "partition" else {"scope": one.scope}),
-        "pool": one.pool,
+        "stages": list(group.stages),
+        **({} if group.scope == "partition" else {"scope": group.scope}),
+        "pool": group.pool,
         "ask": ask,
-        "measured": {"jobs": one.jobs, "memory": held, "walltime": lasted},
+        "measured": {"jobs": group.jobs, "memory": held, "walltime": lasted},
     }
 
 
 def _measured(
     amount: MeasuredAmount, about: Callable[[float], str], exact: Callable[[int], str]
 ) -> JsonObject:
-    found: JsonObject = {name: about(getattr(amount, name)) for name in ("least", "median", "most")}
-    return found if amount.asked is None else {**found, "asked": exact(amount.asked)}
+    texts: JsonObject = {name: about(getattr(amount, name)) for name in ("least", "median", "most")}
+    return texts if amount.asked is None else {**texts, "asked": exact(amount.asked)}
 
 
 def _bytes(amount: int) -> str:

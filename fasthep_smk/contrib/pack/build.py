@@ -108,7 +108,7 @@ def _is_believed(path: Path) -> bool:
     """Whether an archive is there, the user's own, and as it was when it was tested."""
     with suppress(OSError, ValueError):
         noted = read_plain(_note(path))
-        own = {os.lstat(one).st_uid for one in (path, _note(path))} <= {os.geteuid(), 0}
+        own = {os.lstat(file).st_uid for file in (path, _note(path))} <= {os.geteuid(), 0}
         closed = not (is_open(path) or is_open(_note(path)))
         return own and closed and noted.split()[:1] == [files.sha256_file(path).encode()]
     return False
@@ -169,13 +169,13 @@ def _telling(temporary: Path, tell: TextIO | None) -> Iterator[_Now]:
         while not over.wait(_DRAWN if drawn else _EVERY):
             with suppress(OSError):  # it has just got its name, or nobody reads
                 parts = temporary.parent.glob(f"{temporary.name}*")
-                size = sum(one.stat().st_size for one in parts if one.is_file())
-                said = f"{size / 1e6:.0f} MB, {time.monotonic() - began:.0f} s"
+                size = sum(part.stat().st_size for part in parts if part.is_file())
+                text = f"{size / 1e6:.0f} MB, {time.monotonic() - began:.0f} s"
                 if drawn:
                     share = "" if now.share is None else f"{bar(now.share, _BAR, tell)} "
-                    print(f"{ERASE}    {now.what}: {share}{said}", end="", file=tell, flush=True)
+                    print(f"{ERASE}    {now.what}: {share}{text}", end="", file=tell, flush=True)
                 else:
-                    print(f"    {now.what}: {said}", file=tell, flush=True)
+                    print(f"    {now.what}: {text}", file=tell, flush=True)
 
     try:
         with meanwhile(speak):

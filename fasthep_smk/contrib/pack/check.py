@@ -64,11 +64,11 @@ def check_archive(archive: Path, modules: Iterable[str]) -> None:
 
 def _judge(done: subprocess.CompletedProcess[str]) -> None:
     try:
-        found = json.loads(done.stdout.splitlines()[-1])
+        answer = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
-        said = (done.stderr or done.stdout).strip()[-1000:]
+        output = (done.stderr or done.stdout).strip()[-1000:]
         raise Findings.one(
-            f"does not start (exit status {done.returncode}): {said}", key="packed environment"
+            f"does not start (exit status {done.returncode}): {output}", key="packed environment"
         ) from None
     findings = [
         Finding(
@@ -76,7 +76,7 @@ def _judge(done: subprocess.CompletedProcess[str]) -> None:
             problem=f"the module {name!r} cannot be imported there: {problem}",
             hint="install what is missing, here first",
         )
-        for name, problem in found["problems"].items()
+        for name, problem in answer["problems"].items()
     ]
     findings += [
         Finding(
@@ -85,9 +85,9 @@ def _judge(done: subprocess.CompletedProcess[str]) -> None:
             value=path,
             hint="install it, instead of naming its folder in a .pth file",
         )
-        for name, path in found["modules"].items()
+        for name, path in answer["modules"].items()
     ]
-    libraries = [path for path in found["libraries"] if not is_of_libc(Path(path).name)]
+    libraries = [path for path in answer["libraries"] if not is_of_libc(Path(path).name)]
     if libraries:
         findings.append(
             Finding(

@@ -31,15 +31,15 @@ def do_pack(options: argparse.Namespace) -> int:
             start = begin(options, folder / "build", folder / "aside")
             compiled = pipeline.up_to(pipeline.compile_plans, start)
         asked = compiled.execution.environment
-        modules = {name for one in compiled.plans for name in modules_of(one.plan)}
+        modules = {name for variant in compiled.plans for name in modules_of(variant.plan)}
     else:
         asked = execution_of_site(options.profile).environment
     contents = contents_of(options.environment or _kind(asked), modules)
-    found = pack(contents, options.output or options.outdir / layout.ARCHIVES, tell=sys.stderr)
-    how = "was there" if found.seconds is None else f"built and tested in {found.seconds:.0f} s"
-    print(f"{found.path}: {found.size / 1e6:.0f} MB, {how}")
-    print(f"    key:    {found.key}")
-    print(f"    try it: {shell(['sh', str(found.path), '--', '-c', 'import fasthep_smk'])}")
+    packed = pack(contents, options.output or options.outdir / layout.ARCHIVES, tell=sys.stderr)
+    how = "was there" if packed.seconds is None else f"built and tested in {packed.seconds:.0f} s"
+    print(f"{packed.path}: {packed.size / 1e6:.0f} MB, {how}")
+    print(f"    key:    {packed.key}")
+    print(f"    try it: {shell(['sh', str(packed.path), '--', '-c', 'import fasthep_smk'])}")
     return 0
 
 

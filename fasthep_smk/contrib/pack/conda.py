@@ -48,7 +48,7 @@ class CondaContents(Packable):
                 expected="fasthep-smk, installed in a conda or pixi environment",
                 hint="for a virtual environment: --environment packed-venv",
             )
-        entries = [one for name in _OF_CONDA for one in walk(self.prefix / name, name)]
+        entries = [entry for name in _OF_CONDA for entry in walk(self.prefix / name, name)]
         packages = {entry.target: entry.digest() for entry in entries}
         return {"packages": packages, "loose": self.packages.loose()}
 
@@ -135,13 +135,13 @@ class _Taken:
 
 def _placeholders(prefix: Path) -> dict[str, str]:
     """Return what stood for the folder of the environment in binaries, by their paths."""
-    found = {}
+    placeholders = {}
     for path in (prefix / "conda-meta").glob("*.json"):
         about = json.loads(path.read_text(encoding="utf-8"))
         for item in about.get("paths_data", {}).get("paths", ()):
             if item.get("file_mode") == "binary":
-                found[item["_path"]] = item["prefix_placeholder"]
-    return found
+                placeholders[item["_path"]] = item["prefix_placeholder"]
+    return placeholders
 
 
 def _widened(data: bytes, prefix: str, placeholder: str) -> bytes:
@@ -153,8 +153,8 @@ def _widened(data: bytes, prefix: str, placeholder: str) -> bytes:
     long = os.fsencode(placeholder)
     short = re.escape(os.fsencode(prefix)) + rb"(?=[/:\0])"  # not the beginning of another name
 
-    def widen(found: re.Match[bytes]) -> bytes:
-        text, size = re.sub(short, lambda _: long, found[0]), len(found[0])
-        return text[:size] if not text[size - 1 :].strip(b"\0") else found[0]
+    def widen(match: re.Match[bytes]) -> bytes:
+        text, size = re.sub(short, lambda _: long, match[0]), len(match[0])
+        return text[:size] if not text[size - 1 :].strip(b"\0") else match[0]
 
     return re.sub(short + rb"[^\0]*\0+", widen, data)

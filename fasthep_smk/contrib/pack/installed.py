@@ -43,14 +43,14 @@ class Installed:
     def entries(self, site: str, without: Iterable[str] = ()) -> list[Entry]:
         """Return the files of all packages; ``without`` are packed from elsewhere."""
         left_out = {*without, *self.dropped}
-        found: dict[str, Entry] = {}
+        by_target: dict[str, Entry] = {}
         for folder in self.folders:
             for path in sorted(folder.iterdir()):
                 if is_skipped(path.name) or path.name.partition(".")[0] in left_out:
                     continue
                 for entry in _of(path, site):
-                    found.setdefault(entry.target, entry)
-        return list(found.values())
+                    by_target.setdefault(entry.target, entry)
+        return list(by_target.values())
 
     def others(self, prefix: Path) -> Iterator[Entry]:
         """Yield the scripts, and what packages have put outside of their folder."""
@@ -63,13 +63,13 @@ class Installed:
 
     def loose(self) -> dict[str, str]:
         """Return digests of what no distribution accounts for."""
-        found: dict[str, str] = {}
+        digests: dict[str, str] = {}
         for folder in self.folders:
             for path in sorted(folder.iterdir()):
                 if path.name not in self.claimed and not is_skipped(path.name):
                     for entry in walk(path, path.name):
-                        found.setdefault(entry.target, entry.digest())
-        return found
+                        digests.setdefault(entry.target, entry.digest())
+        return digests
 
 
 def look() -> Installed:
@@ -80,29 +80,31 @@ def look() -> Installed:
     """
     folders = [Path(path) for path in sys.path]
     names = ("site-packages", "dist-packages")
-    found = Installed(tuple(dict.fromkeys(p for p in folders if p.name in names and p.is_dir())))
-    for folder in found.folders:
+    installed = Installed(
+        tuple(dict.fromkeys(p for p in folders if p.name in names and p.is_dir()))
+    )
+    for folder in installed.folders:
         for distribution in distributions(path=[str(folder)]):
-            _add(distribution, folder, found)
-    found.facts.sort()
-    return found
+            _add(distribution, folder, installed)
+    installed.facts.sort()
+    return installed
 
 
-def _add(distribution: Distribution, folder: Path, found: Installed) -> None:
+def _add(distribution: Distribution, folder: Path, installed: Installed) -> None:
     record = distribution.read_text("RECORD")
     if record is None:  # its files are digested one by one
-        found.facts.append([distribution.name, distribution.version, ""])
+        installed.facts.append([distribution.name, distribution.version, ""])
         return
     rows = [row for row in csv.reader(record.splitlines()) if row and "__pycache__/" not in row[0]]
     for row in rows:
         name, *parts = row[0].split("/")
         if name != "..":
-            found.claimed.add(name)
+            installed.claimed.add(name)
         elif row[0].startswith("../../../bin/") and len(parts) == 4:
-            found.scripts.add(parts[-1])
+            installed.scripts.add(parts[-1])
         elif row[0].startswith("../../../") and parts[2] != "include" and ".." not in parts[2:]:
-            found.beside.add("/".join(parts[2:]))
-    found.facts.append(
+            installed.beside.add("/".join(parts[2:]))
+    installed.facts.append(
         [
             distribution.name,
             distribution.version,
@@ -112,10 +114,10 @@ def _add(distribution: Distribution, folder: Path, found: Installed) -> None:
         ]
     )
     if _is_editable(distribution):
-        found.editable |= editable_names(distribution, folder)
+        installed.editable |= editable_names(distribution, folder)
         for row in rows:
             if "/" not in row[0] and (row[0].endswith(".pth") or row[0].endswith("_finder.py")):
-                found.dropped.add(row[0].partition(".")[0])
+                installed.dropped.add(row[0].partition(".")[0])
 
 
 def _edited(folder: Path, rows: list[list[str]]) -> list[str]:

@@ -63,20 +63,20 @@ class Interpreter:
 
     def entries(self) -> list[Entry]:
         """Return its files: itself, its library, the shared libraries and the C library."""
-        found = [Entry("libexec/python", self.executable, executable=True)]
-        found += self._standard_library()
-        found += [Entry(f"lib/{name}", path) for name, path in self.libraries.items()]
+        entries = [Entry("libexec/python", self.executable, executable=True)]
+        entries += self._standard_library()
+        entries += [Entry(f"lib/{name}", path) for name, path in self.libraries.items()]
         for name, path in self.libc.parts().items():
-            found.append(Entry(f"libc/{name}", path, executable=name == self.libc.loader.name))
+            entries.append(Entry(f"libc/{name}", path, executable=name == self.libc.loader.name))
         starter = (
             node_text("python.sh")
             .replace("@LOADER@", shlex.quote(str(self.libc.loader)))
             .replace("@NAME@", self.libc.loader.name)
             .replace("@MINOR@", str(self.libc.minor))
         )
-        found.append(text_entry("bin/python", starter, executable=True))
+        entries.append(text_entry("bin/python", starter, executable=True))
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        return [*found, *(Entry(f"bin/{name}", link="python") for name in ("python3", version))]
+        return [*entries, *(Entry(f"bin/{name}", link="python") for name in ("python3", version))]
 
     def facts(self) -> dict[str, object]:
         """Return what tells this interpreter from another one."""
@@ -90,13 +90,13 @@ class Interpreter:
     def _standard_library(self) -> list[Entry]:
         names = ("base", "platbase", "installed_base", "installed_platbase")
         here = dict.fromkeys(names, str(self.prefix))
-        found: dict[str, Entry] = {}
+        by_target: dict[str, Entry] = {}
         for kind in ("stdlib", "platstdlib"):
             folder = Path(sysconfig.get_path(kind, vars=here))
             target = folder.relative_to(self.prefix).as_posix()
             for entry in walk(folder, target, skip=lambda name: bool(_LEFT_OUT.match(name))):
-                found.setdefault(entry.target, self._without_prefix(entry))
-        return list(found.values())
+                by_target.setdefault(entry.target, self._without_prefix(entry))
+        return list(by_target.values())
 
     def _without_prefix(self, entry: Entry) -> Entry:
         """Take the place where the interpreter was installed out of what it knows of its build."""

@@ -35,11 +35,11 @@ class CLibrary:
     def parts(self) -> dict[str, Path]:
         """Return its files by name."""
         folder = _loaded(self, Path("/bin/sh"))["libc.so.6"].parent
-        found = {self.loader.name: self.loader}
+        parts = {self.loader.name: self.loader}
         for path in sorted(folder.iterdir()):
             if _OF_LIBC.match(path.name) and re.search(r"\.so\.\d+$", path.name):
-                found[path.name] = path
-        return found
+                parts[path.name] = path
+        return parts
 
 
 def c_library(program: Path) -> CLibrary:
@@ -48,20 +48,20 @@ def c_library(program: Path) -> CLibrary:
     Raises:
         Findings: it is none that can be packed.
     """
-    found = _LOADER.search(_traced([str(program), "-V"]))
+    loader = _LOADER.search(_traced([str(program), "-V"]))
     try:
         version = os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (ValueError, OSError):
         version = ""
     minor = re.fullmatch(r"glibc 2\.(\d+)", version)
-    if found is None or minor is None or int(minor[1]) < _FIRST:
+    if loader is None or minor is None or int(minor[1]) < _FIRST:
         raise Findings.one(
             "the interpreter cannot be packed here: its C library is too old, or is not glibc",
             value=version or "not glibc",
             expected=f"a dynamic executable, and glibc 2.{_FIRST} or newer",
             hint="pack on a newer machine; the archive itself runs on older ones",
         )
-    return CLibrary(Path(found[1]), int(minor[1]))
+    return CLibrary(Path(loader[1]), int(minor[1]))
 
 
 def libraries_of(libc: CLibrary, binaries: Iterable[Path]) -> dict[str, Path]:
@@ -69,11 +69,11 @@ def libraries_of(libc: CLibrary, binaries: Iterable[Path]) -> dict[str, Path]:
 
     Those of the C library and of drivers are left out.
     """
-    found: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     with ThreadPoolExecutor(max_workers=4) as pool:
         for libraries in pool.map(partial(_loaded, libc), binaries):
-            found = {**libraries, **found}
-    return {name: path for name, path in sorted(found.items()) if not is_of_libc(name)}
+            by_name = {**libraries, **by_name}
+    return {name: path for name, path in sorted(by_name.items()) if not is_of_libc(name)}
 
 
 def _loaded(libc: CLibrary, binary: Path) -> dict[str, Path]:

@@ -29,7 +29,7 @@ def editable_names(distribution: Distribution, folder: Path) -> dict[str, Path]:
     Raises:
         Findings: the install is of a kind that cannot be read.
     """
-    found: dict[str, Path] = {}
+    places: dict[str, Path] = {}
     for file in distribution.files or ():
         path = folder / file.name
         if file.parent != file.parent.parent or not path.is_file():
@@ -37,10 +37,10 @@ def editable_names(distribution: Distribution, folder: Path) -> dict[str, Path]:
         if path.suffix == ".pth":
             for line in path.read_text(encoding="utf-8").splitlines():
                 if Path(line.strip()).is_dir() and line.strip():
-                    found |= _importable(Path(line.strip()))
+                    places |= _importable(Path(line.strip()))
         elif path.suffix == ".py" and "_finder" in path.stem:
-            found |= _mapping(path)
-    if not found:
+            places |= _mapping(path)
+    if not places:
         raise Findings.one(
             "is installed in editable mode, in a way that cannot be packed",
             key="the package",
@@ -48,7 +48,7 @@ def editable_names(distribution: Distribution, folder: Path) -> dict[str, Path]:
             expected="an editable install by a .pth file or a mapping of packages",
             hint="install it without -e",
         )
-    return found
+    return places
 
 
 def own_entries(
@@ -61,35 +61,35 @@ def own_entries(
     Raises:
         Findings: there is more in a package than sources.
     """
-    found: dict[str, list[Entry]] = {}
+    by_package: dict[str, list[Entry]] = {}
     for name, place in editable.items():
         file = op_identity.module_file(name)  # another one, if PYTHONPATH says so
-        found[name] = list(_package(name, place if file is None else _top(file), site))
+        by_package[name] = list(_package(name, place if file is None else _top(file), site))
     for module in modules:
         top = module.partition(".")[0]
-        if top in found or top in sys.stdlib_module_names:
+        if top in by_package or top in sys.stdlib_module_names:
             continue
         for name, path in op_identity.own_sources(module).items():
-            _add(name, path, found, editable, site)
-    for name, entries in found.items():
+            _add(name, path, by_package, editable, site)
+    for name, entries in by_package.items():
         _check_size(name, entries)
-    return found
+    return by_package
 
 
 def _add(
-    name: str, path: Path, found: dict[str, list[Entry]], editable: dict[str, Path], site: str
+    name: str, path: Path, by_package: dict[str, list[Entry]], editable: dict[str, Path], site: str
 ) -> None:
     package = name.partition(".")[0]
     first = op_identity.module_file(package)
-    if package in editable or (package in found and first is not None):
+    if package in editable or (package in by_package and first is not None):
         return
     if first is not None:
-        found[package] = list(_package(package, _top(first), site))
+        by_package[package] = list(_package(package, _top(first), site))
         return
     # A folder without __init__.py: only what is imported of it.
     inside = name.replace(".", "/")
     inside += "/__init__.py" if path.name == "__init__.py" else path.suffix
-    found.setdefault(package, []).append(Entry(f"{site}/{inside}", path))
+    by_package.setdefault(package, []).append(Entry(f"{site}/{inside}", path))
 
 
 def _top(file: Path) -> Path:
@@ -110,17 +110,17 @@ def _is_no_source(path: Path) -> bool:
 
 def _importable(root: Path) -> dict[str, Path]:
     project = any((root / name).exists() for name in ("pyproject.toml", "setup.py", "setup.cfg"))
-    found: dict[str, Path] = {}
+    places: dict[str, Path] = {}
     for path in sorted(root.iterdir()):
         if path.name.startswith((".", "_")) or not path.stem.isidentifier():
             continue
         if project and path.name in _BESIDE:
             continue
         if path.suffix == ".py" or (path / "__init__.py").is_file():
-            found[path.stem] = path
+            places[path.stem] = path
         elif not project and path.is_dir() and any(path.rglob("*.py")):
-            found[path.name] = path
-    return found
+            places[path.name] = path
+    return places
 
 
 def _mapping(finder: Path) -> dict[str, Path]:

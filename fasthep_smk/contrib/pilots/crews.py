@@ -55,7 +55,7 @@ def crews_of(placement: Placement, rules: Sequence[Rule]) -> tuple[Crews, list[s
     longest = placement.longest
     return crews(
         rules,
-        {one.name: lengthened(one, placement.attempts[one.name], longest) for one in rules},
+        {rule.name: lengthened(rule, placement.attempts[rule.name], longest) for rule in rules},
         system=site.system,
         workers=placement.workers,
         longest=longest,
@@ -146,19 +146,21 @@ def crews(
     by_rule: dict[str, list[str | None]] = {}
     alone: set[str] = set()
     for rule in rules:
-        given = attempts[rule.name]
-        names = [None if rule.name in apart else crew_of(one) for one in given]
-        alone |= {one.pool for one, name in zip(given, names, strict=True) if name is None}
+        of_rule = attempts[rule.name]
+        names = [None if rule.name in apart else crew_of(attempt) for attempt in of_rule]
+        alone |= {
+            attempt.pool for attempt, name in zip(of_rule, names, strict=True) if name is None
+        }
         if any(names):
             by_rule[rule.name] = names
-    found = [
+    needed = [
         _lasting(kind.crew, kind.job, kind.most)
         for kind in kinds.values()
         if kind.crew is not None and kind.job is not None
     ]
-    pools = {one.attempt.pool for one in found} & workers.keys() - alone
+    pools = {crew.attempt.pool for crew in needed} & workers.keys() - alone
     tokens = {pool: pool_token(pool) for pool in pools}
-    by_name = {one.name: one for one in found}
+    by_name = {crew.name: crew for crew in needed}
     return Crews(system, by_name, by_rule, list(workers), tokens), list(notes)
 
 

@@ -131,9 +131,9 @@ def _note_loss(job: SnakemakeJob, lost: Lost) -> str:
     place, why = layout.place_of_log(str(next(iter(job.log), ""))), lost.why
     for note in failures.read_all(Path()):
         if place in ((note.rule, note.key), (note.rule, note.bundle)) and note.kind == "killed":
-            found = failures.without_pilot(note, lost.why, lost.said, lost.fix)
-            failures.note(Path(), found)
-            why = found.problem
+            updated = failures.without_pilot(note, lost.why, lost.said, lost.fix)
+            failures.note(Path(), updated)
+            why = updated.problem
     return why
 
 
@@ -142,5 +142,5 @@ _all: list[Piloted] = []
 
 
 def _set_limits(limits: dict[str, int]) -> None:
-    for one in _all:
-        one.set_limits(limits)
+    for executor in _all:
+        executor.set_limits(limits)

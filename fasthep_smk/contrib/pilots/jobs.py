@@ -190,15 +190,15 @@ class PilotJobs:
         queued = self._system.queued(Path.cwd())
         if queued is None:
             return False
-        known = {one.batch_id: one for one in queued}
-        mine = [one.batch_id for one in queued if one.name == self._name]
+        by_id = {entry.batch_id: entry for entry in queued}
+        mine = [entry.batch_id for entry in queued if entry.name == self._name]
         new = [job for job in mine if job not in self.states]
         for job in (*left, *new):
-            self.states[job] = known[job].state if job in known else "ended"
+            self.states[job] = by_id[job].state if job in by_id else "ended"
         for job in new:
             self._told(job, self.pool)
         # One that has come since the queue was asked is not known yet.
-        waiting = {job: known[job].reason for job in self.alive("waiting") if job in known}
+        waiting = {job: by_id[job].reason for job in self.alive("waiting") if job in by_id}
         held = {job: why for job, why in waiting.items() if why.startswith("held: ")}
         for why in dict.fromkeys(held.values()):
             self._say(f"pool {self.pool!r}: a pilot is removed from the queue: it was {why}")
@@ -262,10 +262,10 @@ class PilotJobs:
 
 def names_of(crews: Sequence[Crew]) -> dict[str, str]:
     """Return what the pilots of each crew are called in the queue, by its name."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     numbers = Counter[str]()
     for crew in crews:
         plain = f"pilot:{encode(crew.attempt.pool)}"
         numbers[plain] += 1
-        found[crew.name] = plain if numbers[plain] == 1 else f"{plain}:{numbers[plain]}"
-    return found
+        names[crew.name] = plain if numbers[plain] == 1 else f"{plain}:{numbers[plain]}"
+    return names

@@ -70,17 +70,17 @@ class Losses:
 
     def _fate(self, pilot: str, crew: Crew, *, again: bool) -> str:
         """Return what the batch system says of a pilot, and print it."""
-        said, pool = "", f"pool {crew.attempt.pool!r}"
+        fate, pool = "", f"pool {crew.attempt.pool!r}"
         with contextlib.suppress(Exception):  # what cannot be asked says nothing
-            said = self._system.fate(pilot) or ""
-        how = said or f"{self._name} does not say how it ended"
+            fate = self._system.fate(pilot) or ""
+        how = fate or f"{self._name} does not say how it ended"
         self._say(f"{pool}: pilot {pilot} was lost: {how}{'; its jobs run again' * again}")
-        if crew.until is None and failures.is_of_time(said) and pool not in self._told:
+        if crew.until is None and failures.is_of_time(fate) and pool not in self._told:
             self._told.add(pool)
             lasts = crew.attempt.request.walltime
             end = f"a pilot ends after {format_duration(lasts)}" if lasts else "a pilot has ended"
             self._say(f"{pool}: {end}, and so does a job in it: {_fix(crew)}")
-        return said
+        return fate
 
 
 def _fix(crew: Crew) -> str:

@@ -111,12 +111,12 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
     def _hold_manager(self, manager_id: str) -> None:
         self._asked(["HOLD_MANAGER", manager_id])
 
-    def _asked(self, what: object) -> object:
+    def _asked(self, command: object) -> object:
         with self._asking:
             if self.bad_state_is_set:
                 return []
             try:
-                answer: object = self.command_client.run(what, timeout_s=_ANSWER)
+                answer: object = self.command_client.run(command, timeout_s=_ANSWER)
                 return answer
             except Exception as error:  # Parsl's client says nothing more after that
                 silent = Unusable(f"Parsl's interchange does not answer: {error}")

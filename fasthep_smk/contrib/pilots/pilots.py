@@ -81,8 +81,8 @@ class Pilots:
         }
         for batch in self._batches.values():
             if batch.pool in crews.limited:
-                alike = (one for one in self._batches.values() if one.pool == batch.pool)
-                batch.others += [one for one in alike if one is not batch]
+                alike = (other for other in self._batches.values() if other.pool == batch.pool)
+                batch.others += [other for other in alike if other is not batch]
         self._lock = threading.Lock()
         self._losses = Losses(crews.system, say)
         self._given_up: dict[str, threading.Event] = {}
@@ -211,8 +211,8 @@ class Pilots:
                     self._kernel = self._start()
                 except Exception as error:  # whatever keeps Parsl from starting
                     self._broken = Unusable(str(error))
-                    for one in self._executors.values():  # some have started
-                        one.cut_off()
+                    for executor in self._executors.values():  # some have started
+                        executor.cut_off()
                     raise self._broken from error
             return self._kernel
 
@@ -258,28 +258,28 @@ class Pilots:
     def _watch(self) -> None:
         """Look at each crew once a second; what goes wrong with one look is no matter of others."""
         while not self._over.wait(_LOOK):
-            for one in self._executors.values():
+            for executor in self._executors.values():
                 with contextlib.suppress(Exception):  # what is seen cannot be noted now, perhaps
-                    self._look(one)
+                    self._look(executor)
 
-    def _look(self, one: PilotExecutor) -> None:
+    def _look(self, executor: PilotExecutor) -> None:
         """Notice when what pilots talk to has ended, as Parsl does not, or that no pilot comes."""
-        if one.bad_state_is_set:
+        if executor.bad_state_is_set:
             return
-        process = one.interchange_proc
+        process = executor.interchange_proc
         if process and process.poll() is not None:
             why = f"Parsl's interchange has ended, {in_words(process.returncode)}"
-            one.set_bad_state_and_fail_all(Unusable(why))
+            executor.set_bad_state_and_fail_all(Unusable(why))
             return
-        batch, now = self._batches[one.label], time.monotonic()
-        if not one.outstanding() or batch.alive("running"):
-            self._without.pop(one.label, None)
+        batch, now = self._batches[executor.label], time.monotonic()
+        if not executor.outstanding() or batch.alive("running"):
+            self._without.pop(executor.label, None)
             return
-        since = self._without.setdefault(one.label, now)
-        jobs = list(self._patient[one.label].values())
+        since = self._without.setdefault(executor.label, now)
+        jobs = list(self._patient[executor.label].values())
         if any(now >= max(since, at) + most for at, most in jobs) and batch.stays_away:
-            self._never_came.add(one.label)
-            one.set_bad_state_and_fail_all(Unusable(_NEVER_CAME))
+            self._never_came.add(executor.label)
+            executor.set_bad_state_and_fail_all(Unusable(_NEVER_CAME))
 
 
 def _one_line(text: str) -> str:

@@ -64,10 +64,12 @@ def _forked(words: Sequence[str], folder: str, variables: Mapping[str, str]) -> 
 
 def _environment() -> dict[str, str]:
     """Return the pilot's environment with the part of its GPUs that is this job's."""
-    found = {name: value for name, value in os.environ.items() if not name.startswith("PARSL_")}
-    found[layout.IN_PILOT] = "yes"
-    gpus = [one for one in found.get(_GPUS, "").split(",") if one]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PARSL_")
+    }
+    environment[layout.IN_PILOT] = "yes"
+    gpus = [gpu for gpu in environment.get(_GPUS, "").split(",") if gpu]
     rank, count = int(os.environ.get(_RANK, 0)), int(os.environ.get(_COUNT, 1))
     if share := len(gpus) // count:
-        found[_GPUS] = ",".join(gpus[rank * share : (rank + 1) * share])
-    return found
+        environment[_GPUS] = ",".join(gpus[rank * share : (rank + 1) * share])
+    return environment

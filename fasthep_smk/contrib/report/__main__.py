@@ -68,8 +68,8 @@ def problem_of_last(build: Path) -> str:
     try:
         page.write(build)
     except Findings as error:
-        found = error.findings[0]
-        return f"{found.problem}; {printable(found.hint)}" if found.hint else found.problem
+        finding = error.findings[0]
+        return f"{finding.problem}; {printable(finding.hint)}" if finding.hint else finding.problem
     except Exception as error:  # whatever it is, the results are there
         return printable(failures.one_line(error))
     return ""

@@ -53,19 +53,22 @@ def compared(folders: Sequence[Path], *, as_json: bool) -> tuple[str, int]:
     Raises:
         Findings: one is no build folder, or its task tables cannot be read.
     """
-    found = compare.comparison(*map(find_build, folders))
-    is_trouble = found.unread or not any(found.compared.values())
-    status = 2 if is_trouble else int(not found.is_same)
+    comparison = compare.comparison(*map(find_build, folders))
+    is_trouble = comparison.unread or not any(comparison.compared.values())
+    status = 2 if is_trouble else int(not comparison.is_same)
     if as_json:
-        return f"{json.dumps(compare.as_data(found), indent=1)}\n", status
+        return f"{json.dumps(compare.as_data(comparison), indent=1)}\n", status
     lines = [
         f"{name + ':':7} {build} ({verdict.state}: {verdict.text})"
         for name, build, verdict in zip(
-            ("first", "second"), found.builds, found.verdicts, strict=True
+            ("first", "second"), comparison.builds, comparison.verdicts, strict=True
         )
     ]
-    lines += [f"cannot be read: {path}" for path in found.unread]
-    parts = ["\n".join([*lines, compare.verdict(found)]), *map(_table, compare.sections(found))]
+    lines += [f"cannot be read: {path}" for path in comparison.unread]
+    parts = [
+        "\n".join([*lines, compare.verdict(comparison)]),
+        *map(_table, compare.sections(comparison)),
+    ]
     return "\n\n".join(parts) + "\n", status
 
 

@@ -93,7 +93,7 @@ class Comparison:
             "skims": self.skims,
             "plots or other files": self.files,
         }
-        return [name for name, found in kinds.items() if found]
+        return [name for name, differences in kinds.items() if differences]
 
     @property
     def is_same(self) -> bool:
@@ -112,7 +112,7 @@ def comparison(one: Path, other: Path) -> Comparison:
     histograms, bins, unread = _histograms(one, other)
     counted, files, unread_files = differing_files(one, other)
     compared, skims, unread_skims = differing_skims(one, other)
-    found = Comparison(
+    answer = Comparison(
         builds=[first.build, second.build],
         verdicts=[first.verdict, second.verdict],
         rules=_rules(*both),
@@ -130,34 +130,34 @@ def comparison(one: Path, other: Path) -> Comparison:
             **counted,
         },
     )
-    return document.cleaned(found)
+    return document.cleaned(answer)
 
 
-def as_data(found: Comparison) -> JsonObject:
+def as_data(comparison: Comparison) -> JsonObject:
     """Return a comparison as ``fasthep-smk compare --json`` prints it."""
-    return {**asdict(found), "same": found.is_same}
+    return {**asdict(comparison), "same": comparison.is_same}
 
 
 def _of_both(pair: _Pair[_T], number: Callable[[_T], _S | None]) -> _Pair[_S]:
-    one, other = pair
-    return None if one is None else number(one), None if other is None else number(other)
+    first, second = pair
+    return None if first is None else number(first), None if second is None else number(second)
 
 
 def _rules(one: Facts, other: Facts) -> list[RuleComparison]:
     """Return what each rule took in both, that first which has got slowest."""
     jobs = [grouped(facts.done, lambda job: job.rule) for facts in (one, other)]
-    found = []
+    rows = []
     for rule, first, second in pairs(*jobs):
         pair = _of_both((first, second), lambda of: measures.rule_use("", "", of))
         numbers = ("jobs", "median", "total", "memory", "speed")
-        found.append(
+        rows.append(
             RuleComparison(
                 rule=rule,
                 cpu_seconds=_of_both((first, second), lambda of: sum(job.cpu for job in of)),
                 **{name: _of_both(pair, attrgetter(name)) for name in numbers},
             )
         )
-    return sorted(found, key=lambda row: (row.total[0] or 0) - (row.total[1] or 0))
+    return sorted(rows, key=lambda row: (row.total[0] or 0) - (row.total[1] or 0))
 
 
 def _cutflows(one: Iterable[Cutflow], other: Iterable[Cutflow]) -> Iterator[Difference]:
@@ -167,18 +167,20 @@ def _cutflows(one: Iterable[Cutflow], other: Iterable[Cutflow]) -> Iterator[Diff
         for cutflows in (one, other)
     ]
     for (name, _, cut, _, dataset), first, second in pairs(*cuts):
-        for number, what in _OF_A_CUT.items():
+        for number, kind in _OF_A_CUT.items():
             values = _of_both((first, second), attrgetter(number))
             if not is_same(*values):
-                yield Difference(name, dataset, cut, what, values)
+                yield Difference(name, dataset, cut, kind, values)
 
 
 def _histograms(one: Path, other: Path) -> tuple[list[Difference], list[Difference], list[str]]:
     """Return which histograms differ, in which bins, and which cannot be read."""
     rows = [list(results.loaded(build)) for build in (one, other)]
-    damaged = {title for title, _, found in chain(*rows) if found is None}
-    unread = [str(path) for _, path, found in chain(*rows) if found is None]
-    named = [{title: found for title, _, found in of if title not in damaged} for of in rows]
+    damaged = {title for title, _, histogram in chain(*rows) if histogram is None}
+    unread = [str(path) for _, path, histogram in chain(*rows) if histogram is None]
+    named = [
+        {title: histogram for title, _, histogram in of if title not in damaged} for of in rows
+    ]
     histograms, bins = list[Difference](), list[Difference]()
     for name, first, second in pairs(*named):
         try:
@@ -186,24 +188,27 @@ def _histograms(one: Path, other: Path) -> tuple[list[Difference], list[Differen
                 histograms.append(Difference(name, dataset, "", how))
                 largest = sorted(differ, key=lambda row: -abs(row[2][0] - row[2][1]))[:_BINS]
                 bins += [
-                    Difference(name, dataset, place, what, (_finite(here), _finite(there)))
-                    for place, what, (here, there) in largest
+                    Difference(name, dataset, place, kind, (_finite(here), _finite(there)))
+                    for place, kind, (here, there) in largest
                 ]
         except Exception:  # axes and annotations may be such as no run makes
             unread.append(f"histogram {name}")
     return histograms, bins, unread
 
 
-def _by_dataset(one: Any, other: Any) -> Iterator[tuple[str, str, list[_Bin]]]:
+def _by_dataset(first: Any, second: Any) -> Iterator[tuple[str, str, list[_Bin]]]:
     """Yield the datasets for which two histograms differ, how, and their bins that do."""
-    if problem := only_in_one(one, other):
+    if problem := only_in_one(first, second):
         yield "", problem, []
         return
-    axes = [", ".join(axis.name or axis.label for axis in found.axes) for found in (one, other)]
+    axes = [
+        ", ".join(axis.name or axis.label for axis in histogram.axes)
+        for histogram in (first, second)
+    ]
     if axes[0] != axes[1]:
         yield "", f"the axes have other names: {axes[0]} and {axes[1]}", []
         return
-    for dataset, *both in pairs(*map(results.by_dataset, (one, other))):
+    for dataset, *both in pairs(*map(results.by_dataset, (first, second))):
         how, differ = only_in_one(*both), list[_Bin]()
         if not how:
             how, differ = _differing(*both)
@@ -211,26 +216,26 @@ def _by_dataset(one: Any, other: Any) -> Iterator[tuple[str, str, list[_Bin]]]:
             yield dataset, how, differ
 
 
-def _differing(one: Any, other: Any) -> tuple[str, list[_Bin]]:
+def _differing(first: Any, second: Any) -> tuple[str, list[_Bin]]:
     """Return how two histograms differ, and the bins whose sums of weights or errors do."""
     import numpy as np
 
-    if one.axes != other.axes:
+    if first.axes != second.axes:
         return "the axes have other bins", []
-    if one.storage_type != other.storage_type:
+    if first.storage_type != second.storage_type:
         return "only one of them is weighted", []
     differ: list[_Bin] = []
-    for method, what in (("values", "sum of weights"), ("variances", "variance")):
-        both = [getattr(found, method)(flow=True) for found in (one, other)]
+    for method, kind in (("values", "sum of weights"), ("variances", "variance")):
+        both = [getattr(histogram, method)(flow=True) for histogram in (first, second)]
         if both[0] is None:  # without weights, there is no other error
             continue
         nothing = _NOTHING * float(np.nanmax(np.abs(both), initial=0.0))
         same = np.isclose(both[0], both[1], rtol=SAME, atol=nothing, equal_nan=True)
         differ += [
-            (_bin(one, place), what, (float(both[0][place]), float(both[1][place])))
+            (_bin(first, place), kind, (float(both[0][place]), float(both[1][place])))
             for place in map(tuple, np.argwhere(~same))
         ]
-    bins = math.prod(axis.extent for axis in one.axes)
+    bins = math.prod(axis.extent for axis in first.axes)
     many = len({place for place, _, _ in differ})
     return f"{many} of {bins} bins differ" if many else "", differ
 
@@ -265,23 +270,23 @@ def _lacking(one: Facts, other: Facts) -> Iterator[Difference]:
 # --- what people read -----------------------------------------------------------------------------
 
 
-def verdict(found: Comparison) -> str:
+def verdict(comparison: Comparison) -> str:
     """Return in a sentence whether the results are the same."""
     compared = ", ".join(
-        f"{many} {what[:-1] if many == 1 else what}"
-        for what, many in found.compared.items()
+        f"{many} {noun[:-1] if many == 1 else noun}"
+        for noun, many in comparison.compared.items()
         if many
     )
-    if not any(found.compared.values()):
+    if not any(comparison.compared.values()):
         return "nothing can be compared: there are no results"
-    if found.is_same:
+    if comparison.is_same:
         return f"the results are the same: {compared} compared"
-    *kinds, last = found.differing
+    *kinds, last = comparison.differing
     differ = f"{', '.join(kinds)} and {last}" if kinds else last
     return f"the results differ in {differ}: {compared} compared"
 
 
-def sections(found: Comparison) -> list[Section]:
+def sections(comparison: Comparison) -> list[Section]:
     """Return the tables on what differs; those that would be empty are left out."""
     largest = f"Of each histogram and dataset, the {_BINS} that differ most."
     took = (
@@ -299,15 +304,15 @@ def sections(found: Comparison) -> list[Section]:
             "events/s": _both(amount, row.speed),
             "change": change(*row.total),
         }
-        for row in found.rules
+        for row in comparison.rules
     ]
     tables = [
-        _table("Partitions missing in one of them", found.partitions, "file", "entries"),
-        _table("Cutflows that differ", found.cutflows, "cutflow", "cut"),
-        _table("Histograms that differ", found.histograms, "histogram"),
-        _table("Bins that differ", found.bins, "histogram", "bin", [largest]),
-        _table("Skims that differ", found.skims, "skim"),
-        _table("Plots and other files that differ", found.files, "file"),
+        _table("Partitions missing in one of them", comparison.partitions, "file", "entries"),
+        _table("Cutflows that differ", comparison.cutflows, "cutflow", "cut"),
+        _table("Histograms that differ", comparison.histograms, "histogram"),
+        _table("Bins that differ", comparison.bins, "histogram", "bin", [largest]),
+        _table("Skims that differ", comparison.skims, "skim"),
+        _table("Plots and other files that differ", comparison.files, "file"),
         Section("rules", "Rules", rules, [took]),
     ]
     return [section for section in tables if section.rows]
@@ -315,7 +320,7 @@ def sections(found: Comparison) -> list[Section]:
 
 def _table(
     title: str,
-    found: Iterable[Difference],
+    differences: Iterable[Difference],
     name: str,
     where: str = "where",
     notes: Sequence[str] = (),
@@ -330,7 +335,7 @@ def _table(
             "first": _number(row.values[0]),
             "second": _number(row.values[1]),
         }
-        for row in found
+        for row in differences
     ]
     return Section(title.lower(), title, rows, notes)
 

@@ -58,11 +58,11 @@ class Difference:
 
 
 def pairs(
-    one: Mapping[_K, _V], other: Mapping[_K, _V]
+    first: Mapping[_K, _V], second: Mapping[_K, _V]
 ) -> Iterator[tuple[_K, _V | None, _V | None]]:
     """Yield the keys of two mappings with what both have there; ``None`` where one has nothing."""
-    for key in {**one, **other}:
-        yield key, one.get(key), other.get(key)
+    for key in {**first, **second}:
+        yield key, first.get(key), second.get(key)
 
 
 def only_in_one(first: object, second: object) -> str:
@@ -72,12 +72,12 @@ def only_in_one(first: object, second: object) -> str:
     return f"only in the {'first' if second is None else 'second'}"
 
 
-def is_same(one: object, other: object) -> bool:
+def is_same(first: object, second: object) -> bool:
     """Return whether two texts or numbers are the same; numbers as far as sums of weights are."""
-    if str(one) == str(other):
+    if str(first) == str(second):
         return True
     try:
-        return math.isclose(float(str(one)), float(str(other)), rel_tol=SAME)
+        return math.isclose(float(str(first)), float(str(second)), rel_tol=SAME)
     except ValueError:
         return False
 
@@ -93,7 +93,7 @@ def differing_files(one: Path, other: Path) -> tuple[dict[str, int], list[Differ
     listed = [
         {row.file: build / row.file for row in results.result_files(build)} for build in builds
     ]
-    compared, found, unread = {"plots": 0, "files": 0}, list[Difference](), list[str]()
+    compared, differences, unread = {"plots": 0, "files": 0}, list[Difference](), list[str]()
     for name, first, second in sorted(pairs(*listed)):
         if name in skims or layout.FLAME_GRAPHS in Path(name).parts:
             continue
@@ -106,27 +106,27 @@ def differing_files(one: Path, other: Path) -> tuple[dict[str, int], list[Differ
             except OSError:
                 unread.append(name)
         if problem:
-            found.append(Difference(name, "", "", problem))
-    return compared, found, unread
+            differences.append(Difference(name, "", "", problem))
+    return compared, differences, unread
 
 
-def _differ(suffix: str, one: bytes, other: bytes) -> str:
+def _differ(suffix: str, first: bytes, second: bytes) -> str:
     """Return how two files of the same name differ; nothing if they do not."""
-    if one == other:
+    if first == second:
         return ""
     if suffix in _PIXELS:
-        return _pixels(one, other)
+        return _pixels(first, second)
     if pattern := _SAID.get(suffix):
-        same = re.sub(pattern, b"", one) == re.sub(pattern, b"", other)
+        same = re.sub(pattern, b"", first) == re.sub(pattern, b"", second)
         return "" if same else "what is drawn differs"
     if suffix in _TEXTS:
-        return _lines(one, other)
+        return _lines(first, second)
     return "their bytes differ"
 
 
-def _lines(one: bytes, other: bytes) -> str:
+def _lines(first: bytes, second: bytes) -> str:
     """Return the first line in which texts differ; numbers do as sums of weights do."""
-    lines = [text.decode(errors="replace").splitlines() for text in (one, other)]
+    lines = [text.decode(errors="replace").splitlines() for text in (first, second)]
     for number, pair in enumerate(zip(*lines, strict=False), 1):
         words = [_WORD.split(line) for line in pair]
         if len(words[0]) != len(words[1]) or not all(map(is_same, *words)):
@@ -166,7 +166,7 @@ def differing_skims(one: Path, other: Path) -> tuple[int, list[Difference], list
         }
         for build in (one, other)
     ]
-    found, unread = list[Difference](), list[str]()
+    differences, unread = list[Difference](), list[str]()
     for (name, dataset), first, second in pairs(*rows):
         problem = only_in_one(first, second)
         if first is not None and second is not None:
@@ -175,8 +175,8 @@ def differing_skims(one: Path, other: Path) -> tuple[int, list[Difference], list
             except Exception:  # whatever a damaged file raises
                 unread.append(f"skim {name} of {dataset}")
         if problem:
-            found.append(Difference(name, dataset, "", problem))
-    return len({name for name, _ in chain(*rows)}), found, unread
+            differences.append(Difference(name, dataset, "", problem))
+    return len({name for name, _ in chain(*rows)}), differences, unread
 
 
 def _order(path: str) -> list[int]:
@@ -220,8 +220,8 @@ def _trees(paths: Iterable[Path], opened: ExitStack) -> Iterator[Any]:
     import uproot
 
     for path in paths:
-        known = _Classes(uproot.classes)
-        file = opened.enter_context(uproot.open(path, custom_classes=known))
+        classes = _Classes(uproot.classes)
+        file = opened.enter_context(uproot.open(path, custom_classes=classes))
         yield from (file[name] for name in file.keys(cycle=False) if hasattr(file[name], "arrays"))
 
 

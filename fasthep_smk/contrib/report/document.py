@@ -108,7 +108,7 @@ def report_on(facts: Facts) -> Report:
     cutflows, histograms = results.cutflows(build), results.histograms(build)
     names = {row.variation for row in cutflows} | {row.variation for row in histograms}
     ends = facts.ends if len(names) > 1 else {}
-    found = Report(
+    report = Report(
         build=str(build),
         made=made,
         counts=counts,
@@ -125,7 +125,7 @@ def report_on(facts: Facts) -> Report:
         each_rule=rules.of_each(facts),
         critical_path=measures.critical_path(facts.new),
         reasons=run["reasons"] if run else {},
-        failures=[_failure(build, one) for one in facts.failed[:_FAILED]],
+        failures=[_failure(build, failure) for failure in facts.failed[:_FAILED]],
         failed=len(facts.failed),
         run=run,
         inputs=facts.inputs,
@@ -133,7 +133,7 @@ def report_on(facts: Facts) -> Report:
         verdict=_verdict(facts, counts, share, _end(made, left)),
         older=[name for name in sorted(names) if ends and not ends.get(name)],
     )
-    return cleaned(found)
+    return cleaned(report)
 
 
 def as_data(report: Report) -> JsonObject:
@@ -143,16 +143,16 @@ def as_data(report: Report) -> JsonObject:
 
 def cleaned(value: _T) -> _T:
     """Return a report or a part of one without secrets, and nothing that a terminal would obey."""
-    found: Any = value
-    if isinstance(found, str):
-        found = clean(found)
-    elif is_dataclass(found) and not isinstance(found, type):
-        found = replace(found, **{name: cleaned(part) for name, part in vars(found).items()})
-    elif isinstance(found, dict):
-        found = {clean(str(name)): cleaned(part) for name, part in found.items()}
-    elif isinstance(found, list | tuple):
-        found = type(found)(map(cleaned, found))
-    plain: _T = found
+    copy: Any = value
+    if isinstance(copy, str):
+        copy = clean(copy)
+    elif is_dataclass(copy) and not isinstance(copy, type):
+        copy = replace(copy, **{name: cleaned(part) for name, part in vars(copy).items()})
+    elif isinstance(copy, dict):
+        copy = {clean(str(name)): cleaned(part) for name, part in copy.items()}
+    elif isinstance(copy, list | tuple):
+        copy = type(copy)(map(cleaned, copy))
+    plain: _T = copy
     return plain
 
 
@@ -193,13 +193,13 @@ def _end(made: float, left: float | None) -> str:
 
 def _verdict(facts: Facts, counts: Mapping[State, int], share: float | None, end: str) -> Verdict:
     """Return how a build folder stands; ``share`` of the events is missing, ``end`` says when."""
-    found = _outcome(facts, counts, share, end)
-    if facts.sample is None or found.state == "running":
-        return found
+    verdict = _outcome(facts, counts, share, end)
+    if facts.sample is None or verdict.state == "running":
+        return verdict
     text = f"A sample: {missing_report.said_of_sample(facts.sample)}."
-    if found.state in ("finished", "to do"):
+    if verdict.state in ("finished", "to do"):
         return Verdict("sample", f"{text} These are not the results of all events.")
-    return replace(found, text=f"{text} {found.text}")
+    return replace(verdict, text=f"{text} {verdict.text}")
 
 
 def _outcome(facts: Facts, counts: Mapping[State, int], share: float | None, end: str) -> Verdict:
@@ -218,8 +218,8 @@ def _outcome(facts: Facts, counts: Mapping[State, int], share: float | None, end
         return Verdict("failed", f"The run was killed: {done}. Run again to continue.")
     if outcome == "failed" or counts["failed"]:
         failed = counts["failed"]
-        said = f"{failed} job{'s' if failed != 1 else ''} failed; " if failed else ""
-        return Verdict("failed", f"{said}{done}.")
+        failing = f"{failed} job{'s' if failed != 1 else ''} failed; " if failed else ""
+        return Verdict("failed", f"{failing}{done}.")
     if facts.lacking:
         lost, parts = len(facts.lacking), len(facts.events)
         events = "" if share is None else f", {percent(share)} of the events"
@@ -229,26 +229,26 @@ def _outcome(facts: Facts, counts: Mapping[State, int], share: float | None, end
     return Verdict("finished", f"All {total} jobs are done.")
 
 
-def _failure(build: Path, one: failures.Failure) -> FailedJob:
-    command = shell(["snakemake", "--profile", "smk/profile", "--", one.record])
+def _failure(build: Path, failure: failures.Failure) -> FailedJob:
+    command = shell(["snakemake", "--profile", "smk/profile", "--", failure.record])
     # A last attempt that was not worth trying used next to nothing.
-    most = max([one.used or 0, *(earlier.get("used") or 0 for earlier in one.earlier)])
+    most = max([failure.used or 0, *(earlier.get("used") or 0 for earlier in failure.earlier)])
     return FailedJob(
-        rule=one.rule,
-        key=one.key,
-        stage=one.stage or ", ".join(one.stages),
-        kind=one.kind,
-        problem=one.problem,
-        fix=one.fix or "",
-        dataset=one.dataset or "",
-        file=one.file or "",
-        entries=failures.span(one.start, one.stop) if one.file else "",
-        at=one.at or "",
-        where=failures.where(one) if one.pool else "",
-        memory=one.memory,
+        rule=failure.rule,
+        key=failure.key,
+        stage=failure.stage or ", ".join(failure.stages),
+        kind=failure.kind,
+        problem=failure.problem,
+        fix=failure.fix or "",
+        dataset=failure.dataset or "",
+        file=failure.file or "",
+        entries=failures.span(failure.start, failure.stop) if failure.file else "",
+        at=failure.at or "",
+        where=failures.where(failure) if failure.pool else "",
+        memory=failure.memory,
         used=most or None,
-        log=str(failures.log_of(one)),
-        tail=_tail(build / failures.log_of(one)),
+        log=str(failures.log_of(failure)),
+        tail=_tail(build / failures.log_of(failure)),
         rerun=f"{shell(['cd', build])} && {command}",
     )
 

@@ -60,7 +60,7 @@ def drawn(build: Path, older: Collection[str] = ()) -> tuple[list[str], list[str
             chosen = list(paths.items())[: 1 if more < 0 else None] if room > 0 else []
             read = {name: results.histogram(path) for name, path in chosen}
             lost = [name for name, histogram in read.items() if histogram is None]
-            readable = {name: one for name, one in read.items() if name not in lost}
+            readable = {name: histogram for name, histogram in read.items() if name not in lost}
             for variation, together in results.compared(readable, older):
                 title = results.title(stage, variation)
                 variants, weighted = _variants(together, weights)
@@ -79,14 +79,14 @@ def drawn(build: Path, older: Collection[str] = ()) -> tuple[list[str], list[str
 
 def _variants(of: Mapping[str, Any], weights: set[str]) -> tuple[dict[str, Any], list[str]]:
     """Return histograms by variation, nominal first, and which are along an axis of weights."""
-    found, weighted = dict[str, Any](), dict[str, Any]()
+    variants, weighted = dict[str, Any](), dict[str, Any]()
     for variation, histogram in of.items():
         axes = [[*axis] if axis.name in weights else [] for axis in histogram.axes]
         at = next((at for at, names in enumerate(axes) if "nominal" in names), None)
         parts = {"nominal": histogram} if at is None else results.along(histogram, at)
-        found[variation] = parts.pop("nominal")
-        weighted = weighted or (parts if len(found) == 1 else {})
-    return found | weighted, [*weighted]
+        variants[variation] = parts.pop("nominal")
+        weighted = weighted or (parts if len(variants) == 1 else {})
+    return variants | weighted, [*weighted]
 
 
 def _bins(histogram: Any) -> list[Any]:
@@ -96,12 +96,12 @@ def _bins(histogram: Any) -> list[Any]:
 def _lines(histogram: Any, number: int) -> dict[str, _Line]:
     """Return the contents along an axis for each dataset."""
     at = number - ("dataset" in [axis.name for axis in histogram.axes[:number]])
-    found = {}
+    lines = {}
     for dataset, part in results.by_dataset(histogram).items():
         flat = part.project(at)
         values, variances = flat.values(), flat.variances()
-        found[dataset] = np.array([values, 0 * values if variances is None else variances])
-    return found
+        lines[dataset] = np.array([values, 0 * values if variances is None else variances])
+    return lines
 
 
 def _figures(
@@ -152,11 +152,13 @@ def _varied(
 
     def figures(datasets: Iterable[str]) -> Iterator[str]:
         for group, names in members.items():
-            shown = [one for one in datasets if all(one in varied[name] for name in names)]
+            shown = [
+                dataset for dataset in datasets if all(dataset in varied[name] for name in names)
+            ]
             if shown:
                 of_each = {first or "nominal": nominal, **{name: varied[name] for name in names}}
                 sums = {
-                    name: np.sum([datasets[one] for one in shown], axis=0)
+                    name: np.sum([datasets[dataset] for dataset in shown], axis=0)
                     for name, datasets in of_each.items()
                 }
                 of = " + ".join(shown) if len(shown) <= 5 else f"{len(shown)} datasets"

@@ -224,7 +224,7 @@ def gather(build: Path) -> Facts:
         sample=next((job.entry.sample for job in listed if job.entry.sample), None),
         run=run,
         holder=holder,
-        inputs=[_identity(path, known) for path, known in sorted(inputs.items())],
+        inputs=[_identity(path, identity) for path, identity in sorted(inputs.items())],
         events=events | {place: lost["events"] for place, lost in lacking.items()},
         own_reads=_own_reads(build, observed),
         nodes=nodes,
@@ -252,13 +252,13 @@ class _Head(msgspec.Struct):
 
 
 def _own_reads(build: Path, digests: Iterable[str]) -> list[OwnRead]:
-    found = {
+    reads = {
         OwnRead(item.path if item.kind == "module" else item.name, item.by, item.identity)
         for digest in digests
         for item in load_observed(build, digest) or ()
         if item.kind in ("file", "module") and item.identity is not None
     }
-    return sorted(found, key=lambda read: (read.name, read.by))
+    return sorted(reads, key=lambda read: (read.name, read.by))
 
 
 def _head(build: Path, job: TaskJob) -> _Head | None:
@@ -338,12 +338,12 @@ def _failed(job: JobFacts, tried: Sequence[object], since: float) -> Iterator[Jo
 def _lacking(jobs: Iterable[TaskJob], counted: Mapping[str, int]) -> dict[PartitionPlace, Lacking]:
     """Return the partitions that the end of the run goes without."""
     by_path = {name.split("|")[0]: entries for name, entries in counted.items()}
-    found: dict[PartitionPlace, Lacking] = {}
+    lacking: dict[PartitionPlace, Lacking] = {}
     for part in (part for job in jobs for part in job.entry.missing):
         end = by_path.get(part["file"]) if part["stop"] is None else part["stop"]
         events = None if end is None else end - (part["start"] or 0)
-        found[_place(part)] = {**part, "events": events}
-    return found
+        lacking[_place(part)] = {**part, "events": events}
+    return lacking
 
 
 def _place(part: PartitionData | MissingPartition) -> PartitionPlace:
@@ -359,7 +359,7 @@ def _asked(build: Path) -> dict[str, Asked]:
         return {}
 
 
-def _identity(path: str, known: str) -> InputFile:
-    size, time, *_ = [*known.removeprefix(f"{path}|").split("|"), ""]
+def _identity(path: str, identity: str) -> InputFile:
+    size, time, *_ = [*identity.removeprefix(f"{path}|").split("|"), ""]
     is_known = size.isdigit() and time.isdigit()
     return InputFile(path, int(size), int(time)) if is_known else InputFile(path, None, None)

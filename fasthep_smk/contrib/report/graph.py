@@ -22,19 +22,21 @@ def placed(reads: Mapping[str, Sequence[str]]) -> dict[str, tuple[float, float]]
     """Return where the middle of each rule goes; ``reads`` says what each of them reads."""
     depth: dict[str, int] = {}
     for rule in _in_order(reads):
-        depth[rule] = max((depth[one] + 1 for one in reads[rule] if one in depth), default=0)
+        depth[rule] = max((depth[read] + 1 for read in reads[rule] if read in depth), default=0)
     layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for rule in reads:
         layers[depth[rule]].append(rule)
     width = max(map(len, layers), default=0) * (_WIDTH + _BESIDE)
-    found: dict[str, tuple[float, float]] = {}
+    places: dict[str, tuple[float, float]] = {}
     for number, layer in enumerate(layers):
         # In the order of those that they read, so that few lines cross.
-        above = {rule: [found[one][0] for one in reads[rule] if one in found] for rule in layer}
+        above = {
+            rule: [places[read][0] for read in reads[rule] if read in places] for rule in layer
+        }
         for at, rule in enumerate(sorted(layer, key=lambda rule: fmean(above[rule] or [0]))):
             height = number * (_HEIGHT + _BELOW) + _HEIGHT / 2
-            found[rule] = width * (at + 0.5) / len(layer), height
-    return found
+            places[rule] = width * (at + 0.5) / len(layer), height
+    return places
 
 
 def _in_order(reads: Mapping[str, Sequence[str]]) -> list[str]:
@@ -76,17 +78,17 @@ def _edge(x: float, y: float, to_x: float, to_y: float) -> str:
 def _box(row: RuleFacts, x: float, y: float, colours: Mapping[str, str]) -> str:
     rule, states, pools = row.rule, row.states, row.pools
     total = sum(states.values())
-    told = f"{states['done']} of {total} done"
-    told += f", {states['running']} run" if states["running"] else ""
-    told += f", {states['failed']} failed" if states["failed"] else ""
+    text = f"{states['done']} of {total} done"
+    text += f", {states['running']} run" if states["running"] else ""
+    text += f", {states['failed']} failed" if states["failed"] else ""
     name = rule if len(rule) <= _NAME else f"{rule[: _NAME - 1]}…"
     colour = colours.get(pools[0], "currentColor") if pools else "currentColor"
     kind = "failed" if states["failed"] else "open" if states["done"] < total else "done"
     return (
         f'<a href="#rule-{encode(rule)}" class="{kind}">'
-        f"<title>{escape(rule)}: {escape(told)}; pool {escape(', '.join(pools))}</title>"
+        f"<title>{escape(rule)}: {escape(text)}; pool {escape(', '.join(pools))}</title>"
         f'<rect x="{x - _WIDTH / 2:g}" y="{y - _HEIGHT / 2:g}" width="{_WIDTH}" '
         f'height="{_HEIGHT}" rx="6" style="--pool:{colour}"/>'
         f'<text x="{x:g}" y="{y - 3:g}">{escape(name)}</text>'
-        f'<text x="{x:g}" y="{y + 14:g}" class="told">{escape(told)}</text></a>'
+        f'<text x="{x:g}" y="{y + 14:g}" class="told">{escape(text)}</text></a>'
     )

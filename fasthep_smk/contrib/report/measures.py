@@ -61,7 +61,7 @@ def rule_use(rule: str, pool: str, jobs: Sequence[JobFacts]) -> RuleUse:
     """Return what the finished jobs of a rule took, which are one or more."""
     times = [job.seconds for job in jobs]
     waits = queue_waits(jobs)
-    given = sum(job.seconds * job.threads for job in jobs)
+    granted = sum(job.seconds * job.threads for job in jobs)
     return RuleUse(
         rule=rule,
         pool=pool,
@@ -74,7 +74,7 @@ def rule_use(rule: str, pool: str, jobs: Sequence[JobFacts]) -> RuleUse:
         most=max(times),
         asked_time=max(job.asked_time or 0 for job in jobs) or None,
         total=sum(times),
-        cpu=sum(job.cpu for job in jobs) / given if given else None,
+        cpu=sum(job.cpu for job in jobs) / granted if granted else None,
         memory=max(job.memory for job in jobs),
         asked_memory=max(job.asked_memory or 0 for job in jobs) or None,
         read=_sum(job.read for job in jobs),
@@ -125,8 +125,8 @@ def critical_path(jobs: Sequence[JobFacts]) -> list[Step]:
     steps: list[Step] = []
     while job is not None:
         read = [by_folder[folder] for folder in job.reads if folder in by_folder]
-        before = [one for one in read if one.ended <= job.ended and one is not job]
-        last = max(before, key=lambda one: one.ended, default=None)
+        before = [other for other in read if other.ended <= job.ended and other is not job]
+        last = max(before, key=lambda other: other.ended, default=None)
         since = last.ended if last else job.waited_from
         waited = 0.0 if since is None else max(0.0, job.started - since)
         steps.append(Step(job.rule, job.key, waited, job.seconds, job.ended))

@@ -126,7 +126,9 @@ def _resource(name: str) -> str:
 
 def _policy(scripts: list[str]) -> str:
     """Return what the browser may do: run these scripts, and load nothing."""
-    digests = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
+    digests = [
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
+    ]
     run = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {run}; "
@@ -158,7 +160,7 @@ def _header(name: str, facts: Facts, report: Report, again: int | None) -> str:
 def _parts(facts: Facts, report: Report) -> list[tuple[str, str, str]]:
     """Return the parts of the page: the name and title of each, and what stands in it, if any."""
     pictures = {"histograms": _histograms(facts.build, report)}
-    first, found, work, origin = (
+    first, outcome, work, origin = (
         [
             (part.name, part.title, pictures.get(part.name, "") + _table(part, report))
             for part in group
@@ -168,7 +170,7 @@ def _parts(facts: Facts, report: Report) -> list[tuple[str, str, str]]:
     return [
         *first,
         ("plots", "Plots", _plots(facts.build, report)),
-        *found,
+        *outcome,
         ("time", "Time", _charts(facts, report)),
         *work,
         ("graph", "Graph of rules", _rules(report)),
@@ -327,7 +329,7 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
         return round(moment - zero, 2)
 
     limits = facts.run.get("limits", {}) if facts.run else {}
-    told = {
+    shown = {
         "rules": [clean(rule) for rule in index],
         "rows": [clean(name) for name in rows],
         "jobs": [
@@ -349,7 +351,8 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
         "pools": _colours(report),
         "limits": {clean(pool): limit for pool, limit in limits.items() if limit},
         "queue": [
-            [since(one.time), clean(one.pool), clean(one.reason), one.jobs] for one in facts.waited
+            [since(wait.time), clean(wait.pool), clean(wait.reason), wait.jobs]
+            for wait in facts.waited
         ],
         "memory": [
             [
@@ -364,7 +367,7 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
         "again": again,
     }
     # No "<": nothing in it can end the element that holds it.
-    return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")
+    return json.dumps(shown, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _rules(report: Report) -> str:

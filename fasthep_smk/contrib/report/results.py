@@ -119,13 +119,13 @@ def variations(build: Path) -> dict[str, str]:
     Up and down are a group, by their names (``NAME_up``) or as the workflow says it (``group`` and
     ``direction``); any other variation is one of its own.
     """
-    found = dict[str, str]()
+    groups = dict[str, str]()
     with contextlib.suppress(yaml.YAMLError, *_DAMAGED):
         for row in yaml.safe_load(files.read_plain(build / _VARIATIONS))["variations"]:
-            name, told, own = row["name"], row.get("group"), group(row["name"])
-            is_told = own == name and "direction" in row and isinstance(told, str)
-            found[name] = told if is_told else own
-    return found
+            name, stated, own = row["name"], row.get("group"), group(row["name"])
+            is_told = own == name and "direction" in row and isinstance(stated, str)
+            groups[name] = stated if is_told else own
+    return groups
 
 
 def group(variation: str) -> str:
@@ -133,14 +133,14 @@ def group(variation: str) -> str:
     return _PAIRED.sub("", variation) or "up and down"
 
 
-def compared(found: Mapping[str, _T], older: Collection[str]) -> list[tuple[str, dict[str, _T]]]:
+def compared(results: Mapping[str, _T], older: Collection[str]) -> list[tuple[str, dict[str, _T]]]:
     """Return results that may be compared: those of variations with nominal, which is the first.
 
     An ``older`` result, and each where there is no nominal one, stands for itself, with its name.
     """
-    current = {name: one for name, one in found.items() if name not in older}
+    current = {name: result for name, result in results.items() if name not in older}
     together = current if current.keys() & {"", "nominal"} else {}
-    alone = [(name, {name: one}) for name, one in found.items() if name not in together]
+    alone = [(name, {name: result}) for name, result in results.items() if name not in together]
     return [*([("", together)] if together else []), *alone]
 
 
@@ -167,41 +167,43 @@ def _variation(build: Path, path: Path, depth: int) -> str:
 def listed(build: Path, kind: str) -> Iterator[tuple[str, str, Path]]:
     """Yield the stage, the variation and the file of all results of a kind, nominal ones first."""
     order = ["", "nominal", *variations(build)]
-    found = list[tuple[str, str, Path]]()
+    rows = list[tuple[str, str, Path]]()
     for manifest in sorted((build / _ARTIFACTS).glob(f"**/{kind}/manifest.json")):
         with contextlib.suppress(*_DAMAGED):
             for row in json.loads(files.read_plain(manifest))[kind]:
                 path = build / str(row["path"])
                 if path.resolve().is_relative_to(build.resolve()):
-                    found.append((str(row["id"]), _variation(build, manifest, 2), path))
-    yield from sorted(found, key=lambda row: order.index(row[1]) if row[1] in order else len(order))
+                    rows.append((str(row["id"]), _variation(build, manifest, 2), path))
+    yield from sorted(rows, key=lambda row: order.index(row[1]) if row[1] in order else len(order))
 
 
 def cutflows(build: Path) -> list[Cutflow]:
     """Return the cutflows of a build folder that can be read."""
-    found = []
+    readable = []
     for stage, variation, path in listed(build, "cutflows"):
         with contextlib.suppress(*_DAMAGED):
-            told = json.loads(files.read_plain(path))
-            rows = [row for dataset in map(str, told["datasets"]) for row in _cuts(told, dataset)]
+            content = json.loads(files.read_plain(path))
+            rows = [
+                row for dataset in map(str, content["datasets"]) for row in _cuts(content, dataset)
+            ]
             name, file = title(stage, variation), str(path.relative_to(build))
-            found.append(Cutflow(name, stage, variation, file, rows))
-    return found
+            readable.append(Cutflow(name, stage, variation, file, rows))
+    return readable
 
 
 def by_cut(cutflow: Cutflow) -> dict[tuple[str, str, int, str], Cut]:
     """Return the rows of a cutflow by selection, cut and dataset; a cut may stand there twice."""
-    found, seen = dict[tuple[str, str, int, str], Cut](), Counter[tuple[str, str, str]]()
+    rows, seen = dict[tuple[str, str, int, str], Cut](), Counter[tuple[str, str, str]]()
     for row in cutflow.rows:
         place = (row.selection, row.cut, row.dataset)
-        found[row.selection, row.cut, seen[place], row.dataset] = row
+        rows[row.selection, row.cut, seen[place], row.dataset] = row
         seen[place] += 1
-    return found
+    return rows
 
 
-def _cuts(told: JsonObject, dataset: str) -> Iterator[Cut]:
+def _cuts(content: JsonObject, dataset: str) -> Iterator[Cut]:
     first: dict[str, float] = {}
-    for node in told["nodes"]:
+    for node in content["nodes"]:
         stats = node["stats"].get(dataset)
         if stats is None:
             continue
@@ -222,12 +224,12 @@ def _cuts(told: JsonObject, dataset: str) -> Iterator[Cut]:
 
 def histograms(build: Path) -> list[HistogramSums]:
     """Return what the histograms hold, one entry for each dataset where they have such an axis."""
-    found = []
+    sums = []
     for stage, variation, path in listed(build, "histograms"):
         # Its axes and annotations may be such as no run makes.
         with contextlib.suppress(Exception):
-            found += [*_sums(stage, variation, str(path.relative_to(build)), histogram(path))]
-    return found
+            sums += [*_sums(stage, variation, str(path.relative_to(build)), histogram(path))]
+    return sums
 
 
 def loaded(build: Path) -> Iterator[tuple[str, Path, Any]]:
@@ -266,9 +268,9 @@ def _sums(stage: str, variation: str, file: str, histogram: Any) -> Iterator[His
     at = axes.index("dataset") if "dataset" in axes else None
     sizes = [f"{len(axis)} of {name}" for axis, name in zip(histogram.axes, axes, strict=True)]
     bins = " × ".join(size for number, size in enumerate(sizes) if number != at)
-    for dataset, one in by_dataset(histogram).items():
-        values, variances = one.values(flow=True), one.variances(flow=True)
-        total, inside = float(values.sum()), float(one.values().sum())
+    for dataset, part in by_dataset(histogram).items():
+        values, variances = part.values(flow=True), part.variances(flow=True)
+        total, inside = float(values.sum()), float(part.values().sum())
         squares = None if variances is None else float(variances.sum())
         yield HistogramSums(
             name=title(stage, variation),
@@ -287,32 +289,32 @@ def _sums(stage: str, variation: str, file: str, histogram: Any) -> Iterator[His
 
 def skims(build: Path) -> list[Skim]:
     """Return what was written of events, for each such output and dataset."""
-    found: list[Skim] = []
+    outputs: list[Skim] = []
     for path in sorted((build / _ARTIFACTS).glob("**/files/*/manifest.json")):
         with contextlib.suppress(*_DAMAGED):
-            told = json.loads(files.read_plain(path))
-            name = title(str(told["name"]), _variation(build, path, 3))
-            found += [
+            content = json.loads(files.read_plain(path))
+            name = title(str(content["name"]), _variation(build, path, 3))
+            outputs += [
                 Skim(
                     name,
                     dataset,
                     events=int(of["total_entries"]),
-                    files=[str(one["path"]) for one in of["files"]],
-                    size=sum(int(one["size_bytes"]) for one in of["files"]),
+                    files=[str(file["path"]) for file in of["files"]],
+                    size=sum(int(file["size_bytes"]) for file in of["files"]),
                 )
-                for dataset, of in told["datasets"].items()
+                for dataset, of in content["datasets"].items()
             ]
-    return found
+    return outputs
 
 
 def result_files(build: Path) -> list[ResultFile]:
     """Return all other files for the user."""
-    found = []
+    others = []
     for path in sorted((build / _ARTIFACTS).rglob("*")):
         file = path.relative_to(build)
         if path.name != "manifest.json" and not _SKIPPED & {*file.parent.parts} and path.is_file():
-            found.append(ResultFile(str(file), path.stat().st_size, _is_picture(path)))
-    return found
+            others.append(ResultFile(str(file), path.stat().st_size, _is_picture(path)))
+    return others
 
 
 def _is_picture(path: Path) -> bool:

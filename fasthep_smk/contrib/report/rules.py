@@ -52,11 +52,11 @@ def of_each(facts: Facts) -> list[RuleFacts]:
     rules = grouped(facts.jobs, lambda job: job.rule)
     maker = {job.folder: job.rule for job in facts.jobs}
     most = max(_LEAST_JOBS, _JOBS // max(1, len(rules)))
-    found = []
+    rows = []
     for rule, jobs in rules.items():
         reads = dict.fromkeys(maker[read] for job in jobs for read in job.reads if read in maker)
         jobs.sort(key=lambda job: (_ORDER.index(job.state), -job.seconds))
-        found.append(
+        rows.append(
             RuleFacts(
                 rule=rule,
                 pools=sorted({job.pool for job in jobs}),
@@ -66,7 +66,7 @@ def of_each(facts: Facts) -> list[RuleFacts]:
                 jobs=[_job(facts.build, job) for job in jobs[:most]],
             )
         )
-    return found
+    return rows
 
 
 def _job(build: Path, job: JobFacts) -> RuleJob:

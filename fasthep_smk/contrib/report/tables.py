@@ -115,10 +115,10 @@ def _missing(report: Report) -> Section:
 
 def _by_variation(rows: Iterable[Any], place: Callable[[Any], Any]) -> dict[Any, dict[str, Any]]:
     """Return results that have the same place by their variations: the nominal first."""
-    found: dict[Any, dict[str, Any]] = {}
+    by_place: dict[Any, dict[str, Any]] = {}
     for row in rows:
-        found.setdefault(place(row), {})[row.variation] = row
-    return found
+        by_place.setdefault(place(row), {})[row.variation] = row
+    return by_place
 
 
 def _notes(report: Report, varied: object) -> list[str]:
@@ -129,7 +129,7 @@ def _notes(report: Report, varied: object) -> list[str]:
 
 def _cutflows(report: Report) -> list[Section]:
     """Return two tables on each cutflow: events of all datasets, and weights in all variations."""
-    found = []
+    tables = []
     stages = _by_variation(report.cutflows, lambda row: row.stage)
     shown = [
         (title(stage, variation), cutflows)
@@ -159,16 +159,16 @@ def _cutflows(report: Report) -> list[Section]:
                     **{name: change(row.weights, total) for name, total in sums.items()},
                 }
             )
-        found.append(Section(f"cutflow-{number}", f"Cutflow {name}", [*events.values()], [_KEPT]))
+        tables.append(Section(f"cutflow-{number}", f"Cutflow {name}", [*events.values()], [_KEPT]))
         if varied or any(row.weights != row.after for row in nominal[1].values()):
             name = f"Cutflow {name}: sums of weights"
-            found.append(Section(f"weights-{number}", name, weights, _notes(report, varied)))
-    return found
+            tables.append(Section(f"weights-{number}", name, weights, _notes(report, varied)))
+    return tables
 
 
 def _results(report: Report) -> list[Section]:
     places = _by_variation(report.histograms, lambda row: (row.stage, row.dataset))
-    shown = [one for rows in places.values() for one in compared(rows, report.older)]
+    shown = [pair for rows in places.values() for pair in compared(rows, report.older)]
     varied = dict.fromkeys(name for _, rows in shown for name in [*rows][1:])
     histograms = []
     for variation, (row, *others) in ((name, rows.values()) for name, rows in shown):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,6 +66,27 @@ def test_the_batch_system_knows_why_a_job_was_killed(
     failures.note(tmp_path, KILLED)
     (attempt,) = failures.earlier(tmp_path, KILLED.rule, KILLED.key, fate)
     assert attempt["problem"] == problem
+
+
+@pytest.mark.parametrize(
+    ("said", "file", "fix"),
+    [
+        ("Slurm: OUT_OF_MEMORY", "a.root", r"more memory; or cut files .* --chunk-size"),
+        ("Slurm: TIMEOUT", "a.root", r"longer walltime.*; or cut files"),
+        ("Slurm: TIMEOUT", None, r"longer walltime, or its stage a longer timeout$"),
+        ("Slurm: NODE_FAIL", "a.root", ""),
+    ],
+)
+def test_what_to_do_where_memory_or_time_ran_out(
+    tmp_path: Path, said: str, file: str | None, fix: str
+) -> None:
+    job = replace(KILLED, file=file, fix=None)
+    text = what_failed.message(
+        job, tmp_path, log=Path("x.log"), profile=tmp_path / "p", fate=lambda _: said
+    )
+    told = [line for line in text.splitlines() if line.startswith("    fix:")]
+    assert len(told) == bool(fix)
+    assert not fix or re.search(fix, told[0])
 
 
 def test_without_amounts_the_sentence_is_short() -> None:

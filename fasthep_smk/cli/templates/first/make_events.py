@@ -61,7 +61,7 @@ def main(folder=Path("data")):
     for number, (name, (events, share, weight)) in enumerate(FILES.items()):
         columns = make_events(np.random.default_rng(number), events, share, weight)
         with uproot.recreate(folder / f"{name}.root") as file:
-            file.mktree("events", {key: ak.type(ak.Array(one)) for key, one in columns.items()})
+            file.mktree("events", {key: ak.type(ak.Array(data)) for key, data in columns.items()})
             file["events"].extend(columns)
 
 

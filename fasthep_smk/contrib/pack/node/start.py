@@ -76,12 +76,12 @@ class Cache:
 
     def others(self, key: str) -> list[str]:
         """Return the other environments, the one that was used longest ago first."""
-        found = [
+        uses = [
             (path.stat().st_mtime, path.stem)
             for path in self.folder.glob("*.use")
             if path.stem != key and (self.folder / path.stem).is_dir()
         ]
-        return [name for _, name in sorted(found)]
+        return [name for _, name in sorted(uses)]
 
     def log(self, text: str) -> None:
         """Add a line to the folder's log, which does not grow without end."""
@@ -100,7 +100,7 @@ def main(argv: list[str]) -> NoReturn:
     key, folder, limit, archive, offset, boot, making, *arguments = argv
     try:
         cache = Cache(Path(folder), parse_size(limit))
-        made = boot != "-" and make(cache, key, Path(archive), int(offset), Path(boot), making)
+        extracted = boot != "-" and make(cache, key, Path(archive), int(offset), Path(boot), making)
         if not hold(cache, key):  # removed a moment ago, to make room
             command = ["/bin/sh", archive, "--cache", folder]
             command += [] if limit == "-" else ["--limit", limit]
@@ -111,7 +111,7 @@ def main(argv: list[str]) -> NoReturn:
         print(f"packed environment {key}: {error}", file=sys.stderr)
         full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
         sys.exit(error.status if isinstance(error, Stop) else NO_ROOM if full else NOT_HERE)
-    cache.log(f"{'extracted' if made else 'found'} {key}")
+    cache.log(f"{'extracted' if extracted else 'found'} {key}")
     root = cache.folder / key
     os.environ["PATH"] = f"{root / 'bin'}:{os.environ['PATH']}"
     os.environ["FASTHEP_SMK_ENVIRONMENT"] = key
@@ -126,9 +126,9 @@ def activate(root: Path) -> None:
     os.environ["CONDA_PREFIX"] = str(root)
     # Those of packages, and those of "conda env config vars set".
     for path in (*sorted(root.glob("etc/conda/env_vars.d/*.json")), root / "conda-meta/state"):
-        found = json.loads(path.read_text()) if path.is_file() else {}
-        found = found.get("env_vars", {}) if path.name == "state" else found
-        os.environ.update({k: str(v) for k, v in found.items() if v != "***unset***"})
+        variables = json.loads(path.read_text()) if path.is_file() else {}
+        variables = variables.get("env_vars", {}) if path.name == "state" else variables
+        os.environ.update({k: str(v) for k, v in variables.items() if v != "***unset***"})
     shell = shutil.which("bash") or "/bin/sh"
     for script in sorted(root.glob("etc/conda/activate.d/*.sh")):
         command = [shell, "-c", '. "$0" >&2; exec cat /proc/self/environ', str(script)]
@@ -145,10 +145,10 @@ def parse_size(text: str) -> int | None:
     """Return a size such as ``20GB`` or ``500M`` in bytes; ``None`` for ``-``."""
     if text == "-":
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?", text.strip().lower())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?", text.strip().lower())
+    if match is None:
         raise Stop(USAGE, f"--limit {text!r}: expected a size such as 20GB")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def hold(cache: Cache, key: str) -> bool:
@@ -291,19 +291,19 @@ def _unpack(archive: Path, offset: int, payload: _Payload, target: Path) -> None
     except (OSError, cramjam.DecompressionError) as error:
         raise Stop(DAMAGED, f"{archive} is damaged, or cannot be read: {error}") from None
     finally:
-        said = stderr.result().decode(errors="replace").strip()
+        message = stderr.result().decode(errors="replace").strip()
         status = tar.wait()
-    if "No space left" in said or "quota" in said:
-        raise Stop(NO_ROOM, f"no room in {target.parent}: {said.splitlines()[0]}")
+    if "No space left" in message or "quota" in message:
+        raise Stop(NO_ROOM, f"no room in {target.parent}: {message.splitlines()[0]}")
     if status or digest.hexdigest() != payload["sha256"]:
-        raise Stop(DAMAGED, f"{archive} is damaged: {said or 'its checksum differs'}")
+        raise Stop(DAMAGED, f"{archive} is damaged: {message or 'its checksum differs'}")
 
 
 def _finish(root: Path, command: list[str]) -> None:
     done = subprocess.run([root / command[0], *command[1:]], cwd=root, capture_output=True)
     if done.returncode:
-        said = (done.stdout + done.stderr).decode(errors="replace").strip()[-500:]
-        raise Stop(DAMAGED, f"{command} failed: {said}")
+        output = (done.stdout + done.stderr).decode(errors="replace").strip()[-500:]
+        raise Stop(DAMAGED, f"{command} failed: {output}")
 
 
 def _tidy(cache: Cache, key: str, boot: Path, *, alone: bool) -> None:

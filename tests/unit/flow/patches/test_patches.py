@@ -17,7 +17,7 @@ from tests.support.faults import entries
 
 ROOT = Path(__file__).parents[4]
 PACKAGE = ROOT / "fasthep_smk"
-ENTRIES = {entry.script: entry for entry in entries()}
+ENTRIES = {script: entry for entry in entries() for script in entry.scripts}
 REGISTER = {name: one for name, one in vars(patches).items() if isinstance(one, Patch)}
 #: What a module is made for, in the words of its own documentation; that is no patch.
 SETTINGS = {"sys.stdin", "sys.stdout", "sys.stderr", "sys.argv", "tempfile.tempdir"}
