@@ -234,9 +234,8 @@ def describe(
             retained.setdefault(spec.node_id, set()).add(spec.output_name)
     reads = columns_read(plan)
     hooked = user_hooks(plan, plan.registry)
-    registered, templates = plan.registry, plan.registry.get("report_templates")
-    for_all = [*(registered.get(section) for section in _FOR_ALL), *hook_entries(plan)]
-    resources = plan.execution.get("resources")
+    templates, resources = plan.registry.get("report_templates"), plan.execution.get("resources")
+    for_all = [*map(plan.registry.get, _FOR_ALL), *hook_entries(plan)]
     graph = Graph(
         plan,
         hooked=hooked,
