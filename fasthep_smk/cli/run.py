@@ -76,7 +76,11 @@ def _last_line(concluded: Concluded) -> str:
     rest = "everything else" if concluded.translation.settings.without else "everything"
     counted = f"{concluded.done} {'job' if concluded.done == 1 else 'jobs'} done"
     done = counted if concluded.done else f"{rest} was up to date"
-    return f"{done}; results in {concluded.translation.build}"
+    translation = concluded.translation
+    several = len([*translation.build.glob("reports/*/**/run_summary.yaml")]) > 1
+    others = "; those of other variations are as they were"
+    is_part = translation.settings.variation is not None and several
+    return f"{done}; results in {translation.build}{others * is_part}"
 
 
 def _dry_run(options: argparse.Namespace) -> int:

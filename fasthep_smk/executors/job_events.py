@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 import msgspec
 
 from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util.shapes import ready
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,6 @@ def from_line(line: str) -> Event | None:
     """
     try:
         fields: JsonObject = json.loads(line)
-        return msgspec.convert(fields, _KINDS[fields.pop("kind")])
+        return msgspec.convert(fields, ready(_KINDS[fields.pop("kind")]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, msgspec.MsgspecError):
         return None

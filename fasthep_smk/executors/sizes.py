@@ -27,6 +27,7 @@ from fasthep_smk.storage.job_settings import MOVED, at_place, attempts_of, read_
 from fasthep_smk.storage.jobs import TaskJob, jobs_of
 from fasthep_smk.storage.measured import entries, events_of, read_changing, taken_by
 from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.shapes import ready
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.failures import Failure
@@ -153,7 +154,7 @@ class Sizes:
         stated = self._stated(rule, key)
         place = min(number, len(stated)) - 1
         asked = attempts_of(self._requests, rule, key)[place]
-        return replace(stated[place], request=msgspec.convert(asked, ResourceRequest))
+        return replace(stated[place], request=msgspec.convert(asked, ready(ResourceRequest)))
 
     def _past(self, rule: str, key: str, tried: int) -> Past | None:
         """Return the last attempt, up to a number, of a job or of those of a bundle, which failed.

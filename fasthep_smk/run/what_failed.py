@@ -7,18 +7,23 @@ import functools
 import itertools
 import os
 import re
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
-from fasthep_smk.executors.read_as_text import IS_MISSING, IS_UNUSABLE, REFUSED
+from fasthep_smk.executors.read_as_text import (
+    CRASHED_IN,
+    IS_FRAME,
+    IS_MISSING,
+    IS_UNUSABLE,
+    REFUSED,
+)
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util import disk_full
-from fasthep_smk.util.errors import JobsFailed, RunFailed, SmkError, SnakemakeCrashed
+from fasthep_smk.util.errors import JobsFailed, RunFailed, SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.processes import in_words
@@ -34,11 +39,6 @@ _SHOWN = 10
 _WITHOUT_A_WORD = "ended without an error message: killed, perhaps because memory ran out"
 #: So many datasets are named.
 _NAMED = 5
-#: What ends a program because of a fault of its own: nobody has killed it.
-_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
-#: How Python's faulthandler begins the stack of the thread that crashed, and a frame of it.
-_CRASHED_IN = "\nCurrent thread "
-_FRAME = re.compile(r"  File .+, line \d+ in ")
 #: So many frames are shown.
 _FRAMES = 8
 #: What to do about a job that ran out of something; and also if it reads a file.
@@ -65,7 +65,7 @@ def what_failed(
     if status < 0:  # jobs under way have not failed: they have ended with it
         failed = [item for item in failed if item.kind != "killed"]
         if not failed:
-            return (SnakemakeCrashed if -status in _CRASHES else RunFailed)("\n".join(killed))
+            return RunFailed("\n".join(killed))
     noted = {log for item in failed for log in failures.logs_of(item)}
     silent = [
         item
@@ -266,8 +266,8 @@ def _killed(status: int, failed: list[failures.Failure], log: Path) -> list[str]
 def _where_it_crashed(log: Path) -> list[str]:
     """Return the innermost frames of a Snakemake that has crashed, as Python has written them."""
     try:
-        _, _, stack = log.read_text(errors="replace").rpartition(_CRASHED_IN)
+        _, _, stack = log.read_text(errors="replace").rpartition(CRASHED_IN)
     except OSError:
         return []
-    frames = itertools.takewhile(_FRAME.match, stack.splitlines()[1:])
+    frames = itertools.takewhile(IS_FRAME.match, stack.splitlines()[1:])
     return [frame.strip() for frame in itertools.islice(frames, _FRAMES)]

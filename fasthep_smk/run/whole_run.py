@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,6 @@ from fasthep_smk.run.hangup import outliving_the_terminal
 from fasthep_smk.run.lock import hold
 from fasthep_smk.run.prestart import is_likely_idle, prestart
 from fasthep_smk.storage.outdir import build_folder
-from fasthep_smk.util.errors import SnakemakeCrashed
 from fasthep_smk.util.ownership import problem_above
 from fasthep_smk.util.scratch import scratch
 
@@ -34,7 +31,7 @@ def run_whole(
     screen: Callable[[Translation], Screen] | None = None,
     ended: Callable[[Concluded], None] = lambda _: None,
 ) -> Concluded:
-    """Take all steps of a run in the current folder; once more if Snakemake crashes.
+    """Take all steps of a run in the current folder.
 
     Batch jobs of an earlier run go on, or with ``cancel`` are ended. ``agree`` may refuse what was
     translated before anything is written; ``screen`` makes what shows the run, if not the terminal.
@@ -43,23 +40,6 @@ def run_whole(
     Raises:
         SmkError: the workflow is wrong, or jobs failed.
     """
-    once = partial(_run_once, settings, agree=agree, screen=screen, ended=ended)
-    try:
-        return once(cancel=cancel)
-    except SnakemakeCrashed as error:
-        print(f"fasthep-smk: {error}\nfasthep-smk: starting again, once", file=sys.stderr)
-    return once(cancel=False)  # the batch jobs in the queue are those of this run
-
-
-def _run_once(
-    settings: RunSettings,
-    *,
-    cancel: bool,
-    agree: Callable[[Placed], None],
-    screen: Callable[[Translation], Screen] | None,
-    ended: Callable[[Concluded], None],
-) -> Concluded:
-    """Take all steps of a run, as `run_whole`."""
     build = build_folder(settings.outdir)
     with (
         hold(build, settings.outdir) as held,

@@ -22,6 +22,7 @@ from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.executor_plugins import is_installed
+from fasthep_smk.util.shapes import ready
 
 #: Whoever reads a line asks a batch system for the job: what stands there may come from others.
 _NUMBER = re.compile(r"([0-9]{1,20}(_[0-9]{1,20})?)?", re.ASCII)
@@ -87,7 +88,7 @@ def read(build: Path) -> list[BatchJob]:
     for line in text.splitlines():
         # One that was being written when its process died says nothing.
         with contextlib.suppress(msgspec.MsgspecError, RecursionError, KeyError):
-            entry = msgspec.json.decode(line, type=dict[str, str])
+            entry = msgspec.json.decode(line, type=ready(dict[str, str]))
             by_token[entry["token"]] = by_token.get(entry["token"], {}) | entry
     jobs = [_job(entry) for entry in by_token.values() if "ended" not in entry]
     return [job for job in jobs if job is not None]
@@ -95,7 +96,7 @@ def read(build: Path) -> list[BatchJob]:
 
 def _job(entry: Mapping[str, str]) -> BatchJob | None:
     try:
-        job = msgspec.convert(entry, BatchJob)
+        job = msgspec.convert(entry, ready(BatchJob))
     except msgspec.ValidationError:  # its first line is damaged
         return None
     if job.system not in _IDS and not is_installed(job.system):

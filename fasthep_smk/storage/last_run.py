@@ -10,6 +10,7 @@ import msgspec
 
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
+from fasthep_smk.util.shapes import ready
 
 #: ``stopped``: by Ctrl-C or a signal. A run that was killed leaves ``running``.
 Outcome = Literal["running", "finished", "failed", "stopped"]
@@ -48,6 +49,8 @@ def write(build: Path, run: LastRun) -> None:
 def read(build: Path) -> LastRun | None:
     """Return what the last run has left; ``None`` if none has, or it cannot be understood."""
     try:
-        return msgspec.convert(json.loads(files.read_plain(build / layout.LAST_RUN)), LastRun)
+        return msgspec.convert(
+            json.loads(files.read_plain(build / layout.LAST_RUN)), ready(LastRun)
+        )
     except (OSError, ValueError, RecursionError, msgspec.ValidationError):
         return None

@@ -18,6 +18,7 @@ from fasthep_smk.storage import layout
 from fasthep_smk.storage.jobs import TaskJob, head_of, read_jobs
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util.shapes import ready
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,9 @@ def read_changing(build: Path) -> dict[str, Changing]:
     None where there is no such file, or it cannot be read: jobs ask for what was translated.
     """
     try:
-        return msgspec.json.decode(files.read_plain(build / layout.SIZES), type=dict[str, Changing])
+        return msgspec.json.decode(
+            files.read_plain(build / layout.SIZES), type=ready(dict[str, Changing])
+        )
     except (OSError, msgspec.MsgspecError):
         return {}
 

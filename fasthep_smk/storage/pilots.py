@@ -12,6 +12,7 @@ import msgspec
 from fasthep_smk.config.requests import Attempt
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
+from fasthep_smk.util.shapes import ready
 
 
 @dataclass(frozen=True)
@@ -61,4 +62,4 @@ def write(crews: Crews | None, build: Path) -> None:
 
 def read(build: Path) -> Crews:
     """Return what a translation has written."""
-    return msgspec.json.decode((build / layout.PILOTS).read_bytes(), type=Crews)
+    return msgspec.json.decode((build / layout.PILOTS).read_bytes(), type=ready(Crews))

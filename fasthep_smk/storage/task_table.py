@@ -21,6 +21,7 @@ from fasthep_smk.flow.records import MissingPartition, PartitionData, SampleFact
 from fasthep_smk.flow.shapes import Key
 from fasthep_smk.storage import layout
 from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.shapes import ready
 
 _FIX = "'fasthep-smk translate workflow.yaml' writes it again"
 #: Identity, size (bytes) and modification time (ns) of a file that a signature knows.
@@ -239,9 +240,9 @@ class TaskTable(_Shape, frozen=True, kw_only=True):
         content = path.read_bytes()
         try:
             if rb"\ud" in content:  # bytes of a path that are no text: msgspec refuses them
-                table = msgspec.convert(json.loads(content.decode()), cls)
+                table = msgspec.convert(json.loads(content.decode()), ready(cls))
             else:
-                table = msgspec.json.decode(content, type=cls)
+                table = msgspec.json.decode(content, type=ready(cls))
         except msgspec.ValidationError as error:
             raise UnreadableTable(
                 f"{path} is not a task table of this version of fasthep-smk ({error}); {_FIX}"

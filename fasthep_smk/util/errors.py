@@ -178,10 +178,6 @@ class RunFailed(SmkError):
     """Jobs ran and at least one of them failed; the message names them."""
 
 
-class SnakemakeCrashed(RunFailed):
-    """Snakemake, or Python, has crashed; no job has failed. The same command goes on."""
-
-
 class JobsFailed(RunFailed):
     """Jobs failed, and Snakemake ended the run in its own order.
 

@@ -35,6 +35,8 @@ __all__ = ["CASES", "LONG"]
 
 _CHUNK = 500_000
 _POOLS = 3
+#: What the ratio of a row is to.
+_ABOVE = "ratio to the row above"
 
 
 def tutorial(settings: Settings) -> Result:
@@ -78,9 +80,9 @@ def tutorial(settings: Settings) -> Result:
         [
             Row("`fasthep run`", found["fasthep run"]),
             Row("`fasthep-smk -j 2`", found["ours"], found["fasthep run"], 1.4),
-            Row("again, nothing to do (to ours)", found["again"], found["ours"], 0.35),
+            Row(f"again, nothing to do, {_ABOVE}", found["again"], found["ours"], 0.35),
             Row("`fasthep compile`", found["fasthep compile"]),
-            Row("again, nothing to do, to that", found["again"], found["fasthep compile"], 1.1),
+            Row(f"again, nothing to do, {_ABOVE}", found["again"], found["fasthep compile"], 1.1),
         ],
     )  # fmt: skip
 
@@ -147,7 +149,7 @@ def zmumu(settings: Settings) -> Result:
     rows.append(Row("`fasthep-smk -j 2`", found["ours"], found["local"], 0.65))
     for scheduler in ("threads", "processes") if dask else ():
         rows.append(Row(f"`fasthep run`, Dask, two {scheduler}", found[scheduler]))
-        rows.append(Row("`fasthep-smk -j 2`, to that", found["ours"], found[scheduler], 0.65))
+        rows.append(Row(f"`fasthep-smk -j 2`, {_ABOVE}", found["ours"], found[scheduler], 0.65))
     lacking = "Dask was not measured: fasthep-distributed is not installed."
     title = (
         f"The demo with its plots, nine datasets, {settings.events:,} events, chunks of {_CHUNK:,}."
@@ -210,12 +212,15 @@ def rebin(settings: Settings) -> Result:
     check_equal(theirs, ours)
     return Result(
         "rebin",
-        f"20 histograms of a selection, {settings.events:,} events; then one has another binning.",
+        f"20 histograms of a selection, {settings.events:,} events; then one gets another binning.",
         [
             Row("full run", found["full"]),
             Row("run after the edit", found["edited"], found["full"], 0.15),
         ],
-        notes=[f"jobs: {jobs_done(found['full'][0])}, then {jobs_done(found['edited'][0])}"],
+        notes=[
+            f"jobs: {jobs_done(found['full'][0])} in the full run, "
+            f"{jobs_done(found['edited'][0])} after the edit"
+        ],
     )
 
 
@@ -241,7 +246,10 @@ def variations(settings: Settings) -> Result:
             Row("one variation", found["one"]),
             Row("20 variations", found["many"], found["one"], 2.0),
         ],
-        notes=[f"jobs: {jobs_done(found['one'][0])}, and {jobs_done(found['many'][0])}"],
+        notes=[
+            f"jobs: {jobs_done(found['one'][0])} with one variation, "
+            f"{jobs_done(found['many'][0])} with all"
+        ],
     )
 
 
@@ -289,7 +297,7 @@ def memory(settings: Settings) -> Result:
         "memory",
         f"The demo without plots, one partition of {number:,} events.",
         [Row("`fasthep run`", found["theirs"]), Row("`fasthep-smk -j 1`", found["ours"])],
-        [Figure("peak memory of a worker, to `fasthep run`", worker / reference, 1.1)],
+        [Figure("peak memory of a worker, ratio to `fasthep run`", worker / reference, 1.1)],
     )
 
 
@@ -310,7 +318,7 @@ def intermediates(settings: Settings) -> Result:
         "intermediates",
         f"The demo, one rule per stage, {number:,} events, {count} files with event streams.",
         [],
-        [Figure("bytes of files, to live columns in memory", on_disk / in_memory, 1.0)],
+        [Figure("bytes of files, ratio to the same columns in memory", on_disk / in_memory, 1.0)],
         [f"{on_disk / 1e6:.1f} MB of files, {in_memory / 1e6:.1f} MB of columns"],
     )
 

@@ -52,10 +52,10 @@ def marginal(settings: Settings) -> Result:
     ours, alone, bare = (cost[kind][0] for kind in kinds)
     return Result(
         "marginal",
-        f"One more trivial partition of a run: the slope between {_FEW} and {_MANY} of them.",
+        f"One more trivial partition: the slope between runs of {_FEW} and of {_MANY} partitions.",
         [],
         [
-            Figure("a partition, to a bare job of Snakemake", ours / bare, 4.0),
+            Figure("a partition, ratio to a bare Snakemake job", ours / bare, 4.0),
             Figure("the same in a job of its own", alone / bare, 6.0),
         ],
         [
@@ -139,11 +139,11 @@ def sleeping(settings: Settings) -> Result:
     wall = statistics.median(item.wall for item in everything)
     return Result(
         "sleeping",
-        f"{_SLEEPING} partitions that sleep a second each, a job each, {_AT_A_TIME} at a time.",
+        f"{_SLEEPING} partitions that sleep a second, each in its own job, {_AT_A_TIME} at a time.",
         [Row("one partition", one), Row("all of them", everything)],
         [
-            Figure(f"all of them, to {ideal:.1f} s, the least possible", wall / ideal, 1.5),
-            Figure("CPU for one more job, besides its own", 1e3 * (cpu - theirs), 40, " ms"),
+            Figure(f"all of them, ratio to {ideal:.1f} s, the least possible", wall / ideal, 1.5),
+            Figure("CPU that each job costs besides its own", 1e3 * (cpu - theirs), 40, " ms"),
         ],
         [
             f"CPU of the job, by its record: {1e3 * theirs:.0f} ms, without start and end of its "

@@ -118,19 +118,6 @@ def test_jobs_go_on_when_snakemake_alone_is_killed(slurm: Cluster, moody_referen
     is_right(folder, moody_reference)
 
 
-def test_jobs_go_on_when_snakemake_crashes(slurm: Cluster, moody_reference: Path) -> None:
-    """The run starts again by itself, and takes them over."""
-    folder, run, left = one_runs_one_waits(slurm)
-    os.kill(json.loads((folder / "build/smk/lock").read_text())["snakemake"], signal.SIGSEGV)
-    run.says("starting again, once")
-    run.says("2 jobs of an earlier run go on: 1 running, 1 waiting")
-    assert set(left) <= set(jobs_of(slurm, folder))
-    released(slurm, folder, run)
-    assert sum(tries(folder).values()) == 3
-    assert never_twice(folder)
-    is_right(folder, moody_reference)
-
-
 def test_a_job_is_submitted_again_when_asked_for(slurm: Cluster) -> None:
     """One that hangs: it is cancelled, and the run goes on with its next attempt."""
     folder = in_trouble(slurm, sleep=200)

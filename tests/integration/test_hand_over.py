@@ -241,7 +241,9 @@ def test_one_variation_is_not_all(project: Project) -> None:
     assert project.runs() == ALL
     project.edit(bins(10))
     words = ("workflow.yaml", "--variation", "nominal", "-q")
-    assert project.smk(*words, cwd=project.folder).returncode == 0
+    alone = project.smk(*words, cwd=project.folder)
+    assert alone.returncode == 0
+    assert "; those of other variations are as they were" in alone.stdout
     refused = project.call()
     assert refused.returncode == 1
     assert "variation 'nominal' alone was translated: first run" in refused.stderr

@@ -23,6 +23,7 @@ from fasthep_smk.storage.observed import load as load_observed
 from fasthep_smk.storage.queue import Waited, noted
 from fasthep_smk.storage.record import Asked, EarlierAttempt, Used
 from fasthep_smk.storage.run_lock import Holder
+from fasthep_smk.util.shapes import ready
 
 _K = TypeVar("_K", bound=Hashable)
 #: A dataset and a file, and the first and last of its entries, if not all are meant.
@@ -263,7 +264,7 @@ def _own_reads(build: Path, digests: Iterable[str]) -> list[OwnRead]:
 
 def _head(build: Path, job: TaskJob) -> _Head | None:
     try:
-        return msgspec.convert(head_of(build, job), _Head)
+        return msgspec.convert(head_of(build, job), ready(_Head))
     except msgspec.ValidationError:  # it is not done, or its record is damaged
         return None
 
@@ -319,7 +320,7 @@ def _tried(planned: JobFacts, state: State, note: Failure, first: Asked) -> JobF
 def _failed(job: JobFacts, tried: Sequence[object], since: float) -> Iterator[JobFacts]:
     """Yield the attempts at a job that failed in the last run, where it is known when."""
     with contextlib.suppress(msgspec.ValidationError):  # a worker may have sent anything
-        for attempt in msgspec.convert(tried, list[EarlierAttempt]):
+        for attempt in msgspec.convert(tried, ready(list[EarlierAttempt])):
             started, ended = attempt.get("started"), attempt.get("ended")
             if started is not None and ended is not None and started >= since:
                 yield replace(
@@ -353,7 +354,7 @@ def _place(part: PartitionData | MissingPartition) -> PartitionPlace:
 def _asked(build: Path) -> dict[str, Asked]:
     """Return what the jobs of each rule ask for first: their pool, and amounts."""
     try:
-        rules = msgspec.convert(read_requests(build)["rules"], dict[str, list[Asked]])
+        rules = msgspec.convert(read_requests(build)["rules"], ready(dict[str, list[Asked]]))
         return {rule: asked[0] for rule, asked in rules.items()}
     except (OSError, ValueError, KeyError, IndexError):  # not written yet, or by another version
         return {}
