@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fasthep_smk.cli.parser import misplaced
 from fasthep_smk.cli.values import settings_of
 from fasthep_smk.run.whole_run import run_whole
+from fasthep_smk.storage import last_run
 from fasthep_smk.storage.missing_report import is_partial, is_sample, said_of_sample
 from fasthep_smk.storage.outdir import build_folder, results_in
 from fasthep_smk.util.errors import UsageError
@@ -51,6 +52,8 @@ def do_run(options: argparse.Namespace) -> int:
 
 def ended_as(build: Path) -> EndStatus:
     """Return in a word what the results of a run that has ended well are."""
+    if last_run.is_unfinished(build):
+        return "unfinished"
     if is_partial(build):
         return "partial"
     return "sample" if is_sample(build) else "finished"

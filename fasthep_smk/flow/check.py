@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import local_modules, op_identity, upstream
-from fasthep_smk.flow.places import mapping, node_place
+from fasthep_smk.flow.places import mapping, node_place, scalars
 from fasthep_smk.flow.reads import CATEGORY, is_diagnostic, is_published, modifiers_of, user_hooks
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip, nearest
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 #: How the names of FAST-HEP's own operations begin; the schema knows the parameters of renderers.
 _OF_FASTHEP = ("hep.", "root_tree")
 _RENDERERS = "hep.render."
-_HINT = "install the package, or put the module beside the workflow or on PYTHONPATH"
 #: Parameters that FAST-HEP's compiler or engine gives, or reads themselves.
 _GIVEN = frozenset(("datasets", "spec", "when", "branches_by_dataset", "metadata_only"))
 _FROM_FASTHEP = _GIVEN | {
@@ -76,7 +75,7 @@ def _unloadable(reference: object, key: str, workflow: str) -> Iterator[Finding]
                 hint = f"write {module.removesuffix('.py').replace('/', '.')}:{name}, without .py"
             elif isinstance(error, ModuleNotFoundError):
                 problem = f"the module {error.name!r} cannot be imported: {error}"
-                hint = local_modules.why_not_found(module) or _HINT
+                hint = local_modules.why_not_found(module)
     value, expected = as_yaml(reference), "module:object that can be imported"
     yield Finding(
         file=workflow, key=key, value=value, problem=problem, expected=expected, hint=hint
@@ -180,7 +179,8 @@ def _refused(plan: Plan, node: PlanNode, name: str, made: type, given: YamlMappi
 
 def parameter_findings(plan: Plan, document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return parameters of ``document`` that operations do not take, and those that they lack."""
-    said, found = _keys(document), list[Finding]()
+    found = list[Finding]()
+    said = {str(name) for _, name, is_key in scalars("", document) if is_key}
     for node in plan.nodes:
         # The patch of an inline variation may speak of what only the operation's users know.
         if "@" in node.id or node.impl.startswith(_RENDERERS):
@@ -192,13 +192,6 @@ def parameter_findings(plan: Plan, document: YamlMapping, *, workflow: str) -> l
             one = Finding(file=workflow, key=key, problem=problem, expected=listed, hint=hint)
             found.append(one)
     return found
-
-
-def _keys(content: object) -> set[str]:
-    """Return all keys of a document, wherever they are."""
-    if isinstance(content, dict):
-        return {*map(str, content)}.union(*map(_keys, content.values()))
-    return set[str]().union(*map(_keys, content)) if isinstance(content, list) else set()
 
 
 def _misfits(plan: Plan, node: PlanNode, said: set[str]) -> Iterator[tuple[str, str, set[str]]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import json
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +24,6 @@ from fasthep_smk.flow.patches.quick_git import quick_git
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.documents import JsonObject, YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, SmkError, WrongArgument, chain_of, nearest
-from fasthep_smk.util.yaml_files import load
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, Registry
@@ -53,22 +54,16 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
         Findings: a file is unreadable, not YAML or not a mapping, or an included one is missing.
     """
     if not workflow.exists():
-        candidates = [item.name for item in _yaml_files(workflow.parent)]
-        close = nearest(workflow.name, candidates)
+        close = nearest(workflow.name, [item.name for item in _yaml_files(workflow.parent)])
         raise WrongArgument.one(
             "the workflow file does not exist",
             file=str(workflow),
             hint=f"did you mean {workflow.parent / close}?" if close else None,
         )
-    if workflow.is_dir():
-        raise WrongArgument.one(
-            "is a folder, not a workflow file",
-            file=str(workflow),
-            expected="a YAML file such as workflow.yaml",
-        )
     if not workflow.is_file():
+        problem = "is a pipe or a device: it must be a file, since it is read several times"
         raise WrongArgument.one(
-            "is a pipe or a device: it must be a file, since it is read several times",
+            "is a folder, not a workflow file" if workflow.is_dir() else problem,
             file=str(workflow),
             expected="a YAML file such as workflow.yaml",
         )
@@ -83,6 +78,11 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
         ) from None
     with readable_errors(workflow):
         found = upstream.load_workflow_with_includes(str(workflow))
+        try:
+            json.dumps(found.doc, default=str, skipkeys=True)
+        except (ValueError, RecursionError):
+            problem = "contains itself: an anchor and its *"
+            raise Findings.one(problem, file=str(workflow)) from None
         return dict(found.doc), {str(one): files.sha256_file(Path(one)) for one in found.files}
 
 
@@ -170,7 +170,7 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
         from fasthep_smk.util.yaml_messages import unreadable
 
         of_text = isinstance(error, UnicodeDecodeError)
-        raise unreadable(_not_utf8(workflow) if of_text else workflow, error) from error
+        raise unreadable(_read_by(error, workflow) if of_text else workflow, error) from error
     except OSError as error:
         if disk_full.shown(error) or build in Path(os.fsdecode(error.filename or "")).parents:
             raise
@@ -207,22 +207,11 @@ def _compiler_finding(workflow: Path, error: BaseException) -> Finding:
     return compiler_finding(workflow, error)
 
 
-def _not_utf8(workflow: Path) -> Path:
-    """Return which of a workflow's files is not UTF-8: itself, or one that it includes."""
-    try:
-        document = load(workflow)
-    except (UnicodeDecodeError, yaml.YAMLError):
-        return workflow
-    listed = document.get("include") if isinstance(document, dict) else None
-    for name in listed if isinstance(listed, list) else [listed]:
-        included = workflow.parent / str(name)
-        try:
-            included.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            return included
-        except OSError:
-            continue
-    return workflow
+def _read_by(error: BaseException, workflow: Path) -> Path:
+    """Return which of a workflow's files FAST-HEP was reading: itself, or one that it includes."""
+    held = [frame.f_locals.get("path") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    files = [Path(one) for one in held if isinstance(one, str | Path)]
+    return files[-1] if files and not files[-1].samefile(workflow) else workflow
 
 
 def _yaml_files(folder: Path) -> list[Path]:

@@ -35,14 +35,6 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
     document: YamlMapping = {}
     with contextlib.suppress(Exception):  # it cannot be read: that is what is said
         document = dict(upstream.load_workflow_with_includes(str(workflow)).doc)
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return Finding(
-            file=str(workflow),
-            problem=f"the module {error.name!r} cannot be imported",
-            hint=why_not_found(error.name)
-            or "install it, or put its folder on PYTHONPATH; modules beside the workflow and "
-            "in the current folder are found",
-        )
     if said == _CIRCLE:
         waiting = _waiting(document)
         return Finding(
@@ -66,7 +58,9 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
         key=at or None,
         problem=f"FAST-HEP refuses {content.get('op') or 'it'}: {said}",
         value=as_yaml(text) if text and text not in said else None,
-        hint=_meant(said, mapping(content.get("params"))),
+        hint=_meant(said, mapping(content.get("params")))
+        if not isinstance(error, ModuleNotFoundError)
+        else why_not_found(str(error.name)),
     )
 
 

@@ -252,41 +252,32 @@ def _keys(tree: ast.AST) -> set[str] | None:
     understood: set[ast.AST] = set()
     generators = _names_of_rng(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Subscript) and _is_context(node.value):
-            key, name = node.slice, node.value
-        elif generators and isinstance(node, ast.Call) and ast.unparse(node.func) in generators:
-            # What its seed is made of is in every signature.
-            given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "ctx")]
-            understood.update(filter(_is_context, given))
-            continue
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "get"
-            and node.args
-            and _is_context(node.func.value)
-        ):
-            key, name = node.args[0], node.func.value
-        else:
-            continue
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            found.add(key.value)
-            understood.add(name)
+        match node:
+            case ast.Subscript(ast.Name("ctx") as name, ast.Constant(str(key))) | ast.Call(
+                ast.Attribute(ast.Name("ctx") as name, "get"), [ast.Constant(str(key)), *_]
+            ):
+                found.add(key)
+                understood.add(name)
+            case ast.Call() if generators and ast.unparse(node.func) in generators:
+                # What its seed is made of is in every signature.
+                given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "ctx")]
+                understood.update(one for one in given if ast.unparse(one) == "ctx")
     escapes = any(node not in understood and _escapes(node) for node in ast.walk(tree))
     return None if escapes else found
 
 
 def _escapes(node: ast.AST) -> bool:
     """Whether a context may be used here in a way that is not understood."""
-    if isinstance(node, ast.Name):
-        return (node.id == "ctx" and isinstance(node.ctx, ast.Load)) or node.id in _OF_FRAMES
-    if isinstance(node, ast.Attribute):
-        return node.attr == "ctx" or node.attr in _OF_FRAMES
-    if isinstance(node, ast.Constant):
-        # Looked up by name, in **arguments perhaps; pandas takes variables so.
-        return isinstance(node.value, str) and (node.value == "ctx" or "@ctx" in node.value)
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        return _uses_rest(node) or _uses_variables(node)
+    match node:
+        case ast.Name("ctx", ast.Load()) | ast.Attribute(attr="ctx"):
+            return True
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return name in _OF_FRAMES
+        case ast.Constant(str(text)):
+            # Looked up by name, in **arguments perhaps; pandas takes variables so.
+            return text == "ctx" or "@ctx" in text
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            return _uses_rest(node) or _uses_variables(node)
     return False
 
 
@@ -306,28 +297,26 @@ def _names_of_rng(tree: ast.AST) -> set[str]:
     return {name for name in found if name.partition(".")[0] not in taken}
 
 
-def _arguments(function: _Function) -> list[str]:
-    """Return the names of a function's arguments that may be given by name."""
-    return [one.arg for one in (*function.args.args, *function.args.kwonlyargs)]
+def _has_context(function: _Function) -> bool:
+    """Whether a function has the context for an argument that may be given by name."""
+    return any(one.arg == "ctx" for one in (*function.args.args, *function.args.kwonlyargs))
 
 
 def _uses_rest(function: _Function) -> bool:
     """Whether a function looks at its ``**rest``, where the context may be."""
     rest = function.args.kwarg
-    if rest is None or "ctx" in _arguments(function):
+    if rest is None or _has_context(function):
         return False
     return any(isinstance(node, ast.Name) and node.id == rest.arg for node in ast.walk(function))
 
 
 def _uses_variables(function: _Function) -> bool:
     """Whether a function that has a context looks at its variables in some other way."""
-    if "ctx" not in _arguments(function):
-        return False
-    return any(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and (node.func.id in _OF_VARIABLES or (node.func.id in ("vars", "dir") and not node.args))
-        for node in ast.walk(function)
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    return _has_context(function) and any(
+        isinstance(call.func, ast.Name)
+        and (call.func.id in _OF_VARIABLES or (call.func.id in ("vars", "dir") and not call.args))
+        for call in calls
     )
 
 
@@ -335,7 +324,3 @@ def forget() -> None:
     """Forget what modules were: they are looked at again."""
     for known in (_sees_variation, context_keys, own_sources):
         known.cache_clear()
-
-
-def _is_context(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "ctx"

@@ -107,13 +107,8 @@ def _edited(distribution: metadata.Distribution) -> str:
     installed = [time for name, time in times.items() if name.endswith("/RECORD")]
     limit = max(installed, default=float("inf")) + _INSTALLATION
     edited = [name for name, time in times.items() if time > limit and name.endswith(_CODE)]
-    return (
-        digest_of([[name, _digest(distribution, name)] for name in edited])[:16] if edited else ""
-    )
-
-
-def _digest(distribution: metadata.Distribution, name: str) -> str:
-    return sha256_file(Path(str(distribution.locate_file(name))))
+    digests = [[name, sha256_file(Path(folder, name))] for name in edited]
+    return digest_of(digests)[:16] if edited else ""
 
 
 def _loose_identity(package: str) -> str:

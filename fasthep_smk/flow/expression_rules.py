@@ -119,12 +119,6 @@ def _names(plan: ExecutionPlan) -> Names:
     return Names({name: str(reference) for name, reference in functions.items()}, values)
 
 
-def is_elementwise(reference: str) -> bool:
-    """Whether a function makes a column of columns, as far as is known."""
-    module = reference.partition(":")[0]
-    return module in ("numpy", "awkward") or op_identity.is_published(module)
-
-
 def unknown_function(text: str, registry: Mapping[str, object]) -> str | None:
     """Return which function of an expression there is not: FAST-HEP takes it for a branch."""
     functions = mapping(registry.get("functions"))
@@ -279,8 +273,8 @@ class Reading:
         counted = isinstance(number, ast.Constant) and type(number.value) is int
         ranged = isinstance(first, ast.Slice) and (first.lower or first.upper or first.step)
         if isinstance(node.value, ast.Call):  # a function of the user's own may make a pair
-            reference = self._names.functions.get(ast.unparse(node.value.func), "")
-            counted = counted and is_elementwise(reference)
+            module = self._names.functions.get(ast.unparse(node.value.func), "").partition(":")[0]
+            counted &= module in ("numpy", "awkward") or op_identity.is_published(module)
         if self._is_column(node.value) and (counted or ranged):
             read = ast.unparse(first)
             yield f"[{read}] selects one event of the partition, not one object of each event", None

@@ -28,7 +28,7 @@ def files_written(plan: Plan, node: PlanNode) -> tuple[str, ...]:
         if kind in _PRODUCTS
     ]
     # A renderer with several outputs names them itself, and writes them elsewhere.
-    claims = [] if "outputs" in node.params else upstream._node_output_claims(node)
+    claims = [] if "outputs" in node.params else upstream.node_output_claims(node)
     found += [Path(one.key[1]) for one in claims if one.key[0] == "relative"]
     inside = [one for one in found if one.parts[0] == _ARTIFACTS and one.name != "manifest.json"]
     return tuple(str(root / one.relative_to(_ARTIFACTS)) for one in inside)

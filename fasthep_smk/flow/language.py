@@ -8,7 +8,6 @@ free: metadata of datasets, parameters of operations that are not FAST-HEP's, ke
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import re
 from collections.abc import Iterator
@@ -32,11 +31,7 @@ _RENDERERS = "hep.render."
 
 def language_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return the keys of a merged workflow that have no effect, and values without a meaning."""
-    try:
-        content = _Texts().of(document)
-    except RecursionError:
-        problem = "contains itself: an anchor and its *"
-        return [Finding(file=workflow, problem=problem)]
+    content = _as_texts(document)
     found = Vocabulary(content).findings(content, "workflow", file=workflow)
     return [
         replace(one, key=named(one.key or "", content))
@@ -53,9 +48,7 @@ def operation_findings(
     ``registry`` is that of the compiled plan: another operation may have the name of one of
     FAST-HEP's.
     """
-    content: YamlMapping = {}
-    with contextlib.suppress(RecursionError):  # told by `language_findings`
-        content = _Texts().of(document)
+    content = _as_texts(document)
     vocabulary = Vocabulary(content)
     return [
         one
@@ -111,32 +104,15 @@ def _renders(stage: YamlMapping, key: str) -> Iterator[tuple[str, YamlMapping]]:
             yield f"{key}.render[{number}]", one
 
 
-class _Texts:
-    """Makes values whose keys are texts, as FAST-HEP reads them; what several share, once."""
+def _as_texts(document: YamlMapping) -> dict[str, object]:
+    """Return a document with texts as keys, as FAST-HEP reads it; not what is free at the top."""
+    kept = {str(key): value for key, value in document.items()}
+    return {key: _text(kept[key]) for key in kept if not key.startswith(("x-", "."))}
 
-    def __init__(self) -> None:
-        self._made: dict[int, object] = {}
 
-    def of(self, document: YamlMapping) -> dict[str, object]:
-        """Return a document without the keys that are free at the top.
-
-        Raises:
-            RecursionError: it holds itself.
-        """
-        kept = {str(key): value for key, value in document.items()}
-        return {
-            key: self._text(value) for key, value in kept.items() if not key.startswith(("x-", "."))
-        }
-
-    def _text(self, content: object) -> object:
-        if isinstance(content, datetime.date):
-            return str(content)
-        if not isinstance(content, dict | list):
-            return content
-        if id(content) not in self._made:
-            self._made[id(content)] = (
-                {str(key): self._text(value) for key, value in content.items()}
-                if isinstance(content, dict)
-                else [self._text(value) for value in content]
-            )
-        return self._made[id(content)]
+def _text(content: object) -> object:
+    if isinstance(content, dict):
+        return {str(key): _text(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_text(value) for value in content]
+    return str(content) if isinstance(content, datetime.date) else content

@@ -181,12 +181,12 @@ def _stands_in(frame: FrameType, name: str) -> bool:
     return any(isinstance(text, str) and text.partition(".")[0] == name for text in texts)
 
 
-def why_not_found(module: str) -> str | None:
-    """Return why a module that is there is not imported, and the fix; ``None`` if there is none."""
+def why_not_found(module: str) -> str:
+    """Return what to do about a module that is not found, or is there and not imported."""
     for folder, problem in _left_out.items():
         if file := _file(folder, module.partition(".")[0]):
             return f"{file} is not read, since {problem}: {_fix(folder)}"
-    return None
+    return "install the package, or put the module beside the workflow or on PYTHONPATH"
 
 
 def _fix(folder: Path) -> str:

@@ -59,11 +59,7 @@ def located_in(findings: Iterable[Finding], file: Path) -> list[Finding]:
     """Return findings about one file, which includes no others, with their lines."""
     found = list(findings)
     root = _composed(file) if found else None
-    lines = [[*_lines(root, one.key or "")] for one in found]
-    return [
-        replace(one, at=f"{one.file}, line {of_one[-1]}") if of_one else one
-        for one, of_one in zip(found, lines, strict=True)
-    ]
+    return [_located(one, {str(one.file): root}, str(one.file)) for one in found]
 
 
 def yaml_slips(

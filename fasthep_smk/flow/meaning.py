@@ -123,11 +123,15 @@ def _names(text: str) -> set[str]:
     return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
+def _of_fasthep(plan: ExecutionPlan, op: str) -> list[ExecutionNode]:
+    """Return the nodes of an operation, if it is FAST-HEP's."""
+    published = is_published(plan.registry, "transforms", op)
+    return [node for node in plan.nodes if node.impl == op and published]
+
+
 def _of_columns(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
     """Yield variables that are defined twice in a stage, and the first is read by nothing."""
-    for node in plan.nodes:
-        if node.impl != "hep.define" or not is_published(plan.registry, "transforms", node.impl):
-            continue
+    for node in _of_fasthep(plan, "hep.define"):
         unread: set[str] = set()
         for number, one in enumerate(_mappings(node.params.get("variables"))):
             name, reduced = str(one.get("name")), mapping(one.get("reduce"))
@@ -144,9 +148,7 @@ def _of_columns(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
 def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
     """Yield axes without a category, and variations without a weight, for some of the datasets."""
     contents = [dict(one) for one in (plan.context.get("datasets") or {}).values()]
-    for node in plan.nodes:
-        if node.impl != "hep.hist" or not is_published(plan.registry, "transforms", node.impl):
-            continue
+    for node in _of_fasthep(plan, "hep.hist"):
         active = [
             one for one in contents if upstream.node_applies_to_plan_dataset(node, dataset=one)
         ]

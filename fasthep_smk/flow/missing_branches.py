@@ -7,16 +7,16 @@ that lacks it, which may be the last of all.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fasthep_smk.flow.expression_rules import unknown_function
-from fasthep_smk.flow.places import mapping, stages_by_id
+from fasthep_smk.flow.places import mapping, scalars, stages_by_id
 from fasthep_smk.flow.reads import full_registry
 from fasthep_smk.flow.upstream import ExecutionPlan
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
-from fasthep_smk.util.yaml_values import as_yaml, key_of
+from fasthep_smk.util.yaml_values import as_yaml
 
 
 @dataclass(frozen=True)
@@ -88,19 +88,13 @@ def _place(document: YamlMapping, branch: str, readers: Sequence[str]) -> tuple[
         (f"{key}.{part}", one.get(part)) for key, one in stages for part in ("params", "write")
     ]
     parts += [(part, document.get(part)) for part in ("sources", "systematics")]
-    texts = [place for key, content in parts for place in _texts(content, key)]
+    texts = [
+        (place, value)
+        for key, content in parts
+        for place, value, is_key in scalars(key, content)
+        if isinstance(value, str) and not is_key
+    ]
     word = re.compile(rf"(?<!\w){re.escape(branch)}(?!\w)")
     found = [place for place in texts if word.search(place[1])]
     found += [place for place in texts if branch.startswith(f"{place[1]}_")]
     return found[0] if found else (parts[0][0], None)
-
-
-def _texts(content: object, key: str) -> Iterator[tuple[str, str]]:
-    if isinstance(content, str):
-        yield key, content
-    if isinstance(content, dict):
-        for name, value in content.items():
-            yield from _texts(value, key_of(key, [str(name)]))
-    if isinstance(content, list):
-        for number, value in enumerate(content):
-            yield from _texts(value, key_of(key, [number]))

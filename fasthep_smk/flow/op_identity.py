@@ -34,9 +34,10 @@ PUBLISHED = {
 _FILE_NAME = re.compile(r"[\w~$@+./-]{0,200}[\w-]\.[A-Za-z]\w{0,7}")
 
 
-def of_component(registry: Registry, category: str, name: str) -> str:
-    """Return the identity of a registered component, empty if it is not registered."""
-    return of_entry((registry.get(category) or {}).get(name))
+def impl_of(registry: Registry, category: str, name: str) -> str:
+    """Return the ``module:object`` of what is registered under a name, empty if nothing is."""
+    entry = (registry.get(category) or {}).get(name)
+    return str(entry.get("impl") or "") if isinstance(entry, dict) else ""
 
 
 def of_entry(entry: object) -> str:
@@ -179,9 +180,7 @@ def honours_ranges(registry: Registry, name: str) -> bool:
     """
     if name == "root_tree":
         return True
-    entry = (registry.get("sources") or {}).get(name)
-    reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
-    path = module_file(reference.partition(":")[0])
+    path = module_file(impl_of(registry, "sources", name).partition(":")[0])
     text = path.read_bytes() if path is not None else b""
     return b"partition" in text and (b'"start"' in text or b"'start'" in text)
 

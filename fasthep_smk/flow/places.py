@@ -66,7 +66,7 @@ def _items(listed: object, key: str, named_by: str) -> PlacedMappings:
 
 def place_of(key: str, content: object, text: str) -> str:
     """Return the key of a text below ``content``, which stands at ``key``; that if it is absent."""
-    for place, value, is_key in _scalars(key, content):
+    for place, value, is_key in scalars(key, content):
         if (
             not is_key
             and isinstance(value, str)
@@ -101,8 +101,8 @@ def quoted(document: YamlMapping, stage: str | None, message: str) -> str | None
     said = re.sub(r"\[(?:'[^']*', )+'[^']*'\]", "", " ".join(message.split()))  # what there is
     names = re.findall(r"(?<!\w)['\"]([A-Za-z_]\w*)['\"]", said)
     best, place = (0, 0, 0), None
-    uses = Counter(value for _, value, is_key in _scalars(key, content) if is_key)
-    for where, value, is_key in _scalars(key, content):
+    uses = Counter(value for _, value, is_key in scalars(key, content) if is_key)
+    for where, value, is_key in scalars(key, content):
         text = " ".join(str(value).split())
         is_word = isinstance(value, str) and not is_key and len(text) > 2
         if stage is None:  # a word of letters may be any
@@ -140,16 +140,16 @@ def _has_word(text: str, word: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 
-def _scalars(key: str, content: object) -> Iterator[tuple[str, object, bool]]:
+def scalars(key: str, content: object) -> Iterator[tuple[str, object, bool]]:
     """Yield each value and each name of a key, with its key and whether it is a name."""
     if isinstance(content, dict):
         for name, value in content.items():
             step = key_of(key, [name]) if isinstance(name, str) else f"{key}[{as_yaml(name)}]"
             yield step, name, True
-            yield from _scalars(step, value)
+            yield from scalars(step, value)
     elif isinstance(content, list):
         for number, value in enumerate(content):
-            yield from _scalars(f"{key}[{number}]", value)
+            yield from scalars(f"{key}[{number}]", value)
     elif content is not None:
         yield key, content, False
 

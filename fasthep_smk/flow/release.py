@@ -45,7 +45,7 @@ def check() -> str | None:
         return None
     from fasthep_smk.flow import contract
 
-    seen = _seen(found.values(), [contract.CALLS, contract.FIELDS, contract.METHODS])
+    seen = _seen(found.values(), [contract.CALLS, contract.METHODS])
     if seen.exists():
         return None
     if problems := contract.differences():

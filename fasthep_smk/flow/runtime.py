@@ -126,17 +126,13 @@ class Session:
 
     def __init__(self, plan: Plan, outdir: Path) -> None:
         self.plan = plan
-        self.outdir = outdir
         self._unseeded = random_state()
         self.registry: RuntimeRegistry = upstream.runtime_registry_from_config(plan.registry)
         self.hooks: _Hooks = _Hooks.from_plan(plan)
         self.hooks.share_weights = only_fasthep(plan)
         self.ctx: Context = dict(plan.context)
-        self.ctx.update(
-            outdir=str(outdir),
-            build_paths=upstream.BuildPaths.from_plan(plan, outdir=outdir),
-            execution=plan.execution,
-        )
+        self.write_to(outdir)
+        self.ctx["execution"] = plan.execution
         self.ctx.update(dict(self.ctx.get("globals") or {}))
         self.ctx["_warnings"] = []
         self.recorder: Recorder = upstream.ensure_runtime_provenance(self.ctx)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType
 from typing import TYPE_CHECKING, NamedTuple
 
-from fasthep_smk.flow import upstream
+from fasthep_smk.flow import op_identity, upstream
 from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.flow.reads import CATEGORY, is_published
 from fasthep_smk.util.errors import chain_of
@@ -97,18 +98,11 @@ def stage_of(node: PlanNode) -> str:
 def own_line(error: BaseException) -> str | None:
     """Return the last line of a user's own module that an error went through."""
     for one in chain_of(error):
-        own = [(frame, line) for frame, line in _frames(one) if _is_own(frame.f_code)]
-        if own:
+        walked = traceback.walk_tb(one.__traceback__)
+        if own := [(frame, line) for frame, line in walked if _is_own(frame.f_code)]:
             frame, line = own[-1]
             return _told(frame.f_code, str(frame.f_globals.get("__name__")), line)
     return None
-
-
-def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
-    entry = error.__traceback__
-    while entry is not None:
-        yield entry.tb_frame, entry.tb_lineno
-        entry = entry.tb_next
 
 
 def _is_own(code: CodeType) -> bool:
@@ -180,9 +174,8 @@ def _has_columns(value: object) -> bool:
 
 def _function_line(node: PlanNode, plan: Plan) -> str | None:
     """Return where the function of a user's own operation begins."""
-    entry = (plan.registry.get(CATEGORY[node.role]) or {}).get(node.impl)
-    reference = entry.get("impl") if isinstance(entry, dict) else None
-    found = upstream.load_object(reference) if isinstance(reference, str) else None
+    reference = op_identity.impl_of(plan.registry, CATEGORY[node.role], node.impl)
+    found = upstream.load_object(reference) if reference else None
     code = getattr(found, "__code__", None)
     if not isinstance(code, CodeType) or not _is_own(code):
         return None

@@ -125,14 +125,17 @@ def summarise(
     summary["artifacts_path"] = str(paths.artifacts_root())
     if paths.variation is not None:
         summary["variation"] = plan.context.get("variation") or {"name": paths.variation}
+    return Summary(path, count + len(lacking), _write(plan, paths, summary))
+
+
+def _write(plan: Plan, paths: Any, summary: Mapping[str, object]) -> list[Path]:
+    """Write a summary, and the workflow's reports, which it names then; return their files."""
     upstream.write_run_summary(paths.root, summary, variation_name=paths.variation)
     reports = upstream.run_workflow_reports(plan, outdir=paths.root, summary=summary)
     if reports:
-        summary["reports"] = reports
-        upstream.write_run_summary(paths.root, summary, variation_name=paths.variation)
-    return Summary(
-        path, count + len(lacking), [Path(one.get("path") or "") for one in reports or ()]
-    )
+        whole = {**summary, "reports": reports}
+        upstream.write_run_summary(paths.root, whole, variation_name=paths.variation)
+    return [Path(one.get("path") or "") for one in reports or ()]
 
 
 @quick_yaml()
@@ -154,10 +157,7 @@ def rewrite_as_named(plan: Plan, outdir: Path) -> tuple[JsonObject, list[str]]:
     }
     if named == added:
         return named, []
-    reports = upstream.run_workflow_reports(plan, outdir=paths.root, summary=named)
-    whole = {**named, "reports": reports} if reports else named
-    upstream.write_run_summary(paths.root, whole, variation_name=paths.variation)
-    written = [path, *(Path(one.get("path") or "") for one in reports or ())]
+    written = [path, *_write(plan, paths, named)]
     return named, [str(one.relative_to(outdir)) for one in written if outdir in one.parents]
 
 

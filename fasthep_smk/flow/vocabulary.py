@@ -1,8 +1,9 @@
 """What FAST-HEP's language means: the annotations of ``language.schema.json``, read in one place.
 
-JSON schema says which keys there are. FAST-HEP passes over names that match nothing, and over
-keys that it does not read beside others: both change results without an error. Where that can
-happen, the schema has one of these keywords:
+JSON schema says which keys there are. ``"type": "text"`` is what FAST-HEP makes a text of, and a
+mapping whose keys are listed has no others but comments (``config.schema`` writes both out).
+FAST-HEP passes over names that match nothing, and over keys that it does not read beside others:
+both change results without an error. Where that can happen, the schema has one of these keywords:
 
 ``x-one-of`` (a name, a list of names, or the keys of a mapping)
     each is one of what the workflow has: its ``datasets``, ``eventtypes``
@@ -18,7 +19,7 @@ happen, the schema has one of these keywords:
 ``x-beside``
     keys, and what alone is read beside each.
 ``x-unread``
-    keys that are not read here, each with why; under ``if``, as a rule.
+    why keys are not read here, and which; under ``if``, as a rule.
 ``x-ascending``
     two keys: the first is the smaller number.
 ``x-apart``
@@ -189,10 +190,11 @@ def _beside(_: NamesByKind, keys: Mapping[str, list[str]], value: object) -> Ite
                 yield Refusal(f"is ignored next to {key!r}", path=[one], expected=expected)
 
 
-def _unread(_: NamesByKind, keys: Mapping[str, str], value: object) -> Iterator[Refusal]:
-    for key, why in keys.items():
-        if held := mapping(value).get(key):
-            yield Refusal(why, path=[key], value=as_yaml(held), expected=f"no {key}")
+def _unread(_: NamesByKind, reasons: Mapping[str, list[str]], value: object) -> Iterator[Refusal]:
+    for why, keys in reasons.items():
+        for key in keys:
+            if held := mapping(value).get(key):
+                yield Refusal(why, path=[key], value=as_yaml(held), expected=f"no {key}")
 
 
 def _ascending(_: NamesByKind, keys: tuple[str, str], value: object) -> Iterator[Refusal]:

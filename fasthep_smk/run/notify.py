@@ -24,7 +24,7 @@ from fasthep_smk.util.names import printable
 _PATIENCE = 30.0
 _WIDTH = 300
 
-EndStatus = Literal["finished", "sample", "partial", "failed", "stopped"]
+EndStatus = Literal["finished", "unfinished", "sample", "partial", "failed", "stopped"]
 
 
 @dataclass

@@ -13,7 +13,10 @@ from fasthep_smk.util import files
 from fasthep_smk.util.shapes import ready
 
 #: ``stopped``: by Ctrl-C or a signal. A run that was killed leaves ``running``.
-Outcome = Literal["running", "finished", "failed", "stopped"]
+#: ``unfinished``: it has ended well, but Snakemake was told to leave jobs out.
+Outcome = Literal["running", "finished", "unfinished", "failed", "stopped"]
+#: What an unfinished run means for its user.
+UNFINISHED = "Snakemake has not run all jobs: an option after -- or the profile left some out"
 
 
 class LastRun(TypedDict):
@@ -54,3 +57,9 @@ def read(build: Path) -> LastRun | None:
         )
     except (OSError, ValueError, RecursionError, msgspec.ValidationError):
         return None
+
+
+def is_unfinished(build: Path) -> bool:
+    """Whether Snakemake was told to leave out jobs of the last run."""
+    run = read(build)
+    return run is not None and run["outcome"] == "unfinished"

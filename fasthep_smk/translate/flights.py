@@ -179,11 +179,14 @@ class Preflight:
             return
         own = [node for node in graph.nodes.values() if self._is_elsewhere(node)]
         left_out = graph.with_readers(node.id for node in own)
-        if len(chosen) < len({one.dataset for one in variation.partitions}):
-            left_out |= {node.id for node in graph.nodes.values() if node.scope == "final"}
-        if not self._draws:
-            left_out |= {node.id for node in graph.nodes.values() if _is_plot(node)}
-        left_out |= {node.id for node in graph.nodes.values() if _writes_anywhere(node)}
+        is_whole = len(chosen) == len({one.dataset for one in variation.partitions})
+        left_out |= {
+            node.id
+            for node in graph.nodes.values()
+            if (node.scope == "final" and not is_whole)
+            or (_is_plot(node) and not self._draws)
+            or _writes_anywhere(node)
+        }
         digests = _digests(variation, [self._inputs.identity(one.file) for one in chosen.values()])
         known = self._passed | self._inputs.passed
         new = {name for name, digest in digests.items() if digest not in known} - left_out
@@ -226,7 +229,8 @@ class Preflight:
 
     def _first_of_datasets(self, variation: Variation) -> dict[str, Partition]:
         """Return the first partition of each dataset that has events, if that can be told."""
-        named = _trees(variation)
+        sources = sources_of(variation.graph.nodes.values())
+        trees = [source.tree for source in sources if source.tree is not None]
         found: dict[str, Partition] = {}
         with_events = set[str]()
         for one in variation.partitions:
@@ -235,8 +239,10 @@ class Preflight:
             if one.dataset in with_events or silent or (one.dataset, one.part) in self._without:
                 continue
             found.setdefault(one.dataset, one)
-            known = named and not remote
-            entries = self._entries(one.file, named) if known else None
+            entries = None
+            if trees and not remote:
+                looked = self._inputs.look([one.file], trees)[one.file]
+                entries = max(looked.entries.values(), default=0)
             if entries is None or entries > (one.start or 0):
                 found[one.dataset] = one if one.stop is not None else replace(one, stop=entries)
                 with_events.add(one.dataset)
@@ -251,9 +257,6 @@ class Preflight:
                 return True
             left -= number or 0
         return left <= 0
-
-    def _entries(self, file: str, trees: list[str]) -> int:
-        return max(self._inputs.look([file], trees)[file].entries.values(), default=0)
 
     def _is_elsewhere(self, node: Node) -> bool:
         """Whether an operation of the user's own may need what this machine has not."""
@@ -336,12 +339,6 @@ class Preflight:
                 key = (finding.key, problem.file if problem.is_of_file else None)
                 (doubtful if problem.is_doubtful else certain).setdefault(key, finding)
         return list(certain.values()), list(doubtful.values()), list(odd)
-
-
-def _trees(variation: Variation) -> list[str]:
-    """Return the ROOT trees that a plan reads."""
-    sources = sources_of(variation.graph.nodes.values())
-    return [source.tree for source in sources if source.tree is not None]
 
 
 def _needed(

@@ -511,9 +511,6 @@ def _execution(
     document: YamlMapping, settings: RunSettings, root: Path
 ) -> tuple[Execution | None, list[Finding]]:
     """Return where stages run, or what is wrong with what is said about it."""
-    shape = document.get("execution")
-    if shape is not None and not isinstance(shape, dict):
-        return None, []  # among the findings of the document
     return read_execution(
         document,
         profile_sections(document, settings.workflow, root),
