@@ -166,6 +166,7 @@ def _begun(translation: Translation) -> LastRun:
         "system": placement.site.system,
         "versions": _versions(),
         "workflow": str(settings.workflow),
+        "variation": settings.variation,
         "folder": str(translation.root),
         "digests": dict(translation.digests),
         "reasons": {rule: dict(counts) for rule, counts in reasons.items()},

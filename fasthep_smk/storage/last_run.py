@@ -24,8 +24,8 @@ class LastRun(TypedDict):
 
     ``problem`` is what it died of. ``reasons`` are those for which jobs had to run: by rule, how
     many for each. ``digests`` are the SHA-256 of the workflow's files. ``cores`` are those that
-    jobs share on one machine, ``limits`` how many jobs of a pool run at a time; an older version
-    has noted neither.
+    jobs share on one machine, ``limits`` how many jobs of a pool run at a time, ``variation`` is
+    the only one that ran, if one was asked for; an older version has noted none of these.
     """
 
     outcome: Outcome
@@ -42,6 +42,7 @@ class LastRun(TypedDict):
     reasons: dict[str, dict[str, int]]
     cores: NotRequired[int | None]
     limits: NotRequired[dict[str, int]]
+    variation: NotRequired[str | None]
 
 
 def write(build: Path, run: LastRun) -> None:
