@@ -264,27 +264,27 @@ def _may_have_fixed_lists(events: ak.Array, name: str) -> bool:
 @lru_cache(maxsize=1024)
 def _terms(text: str) -> tuple[frozenset[str], ...]:
     """Return the names that an expression combines with each other value by value."""
-    found: list[frozenset[str]] = []
+    terms: list[frozenset[str]] = []
 
     def names(node: ast.AST) -> frozenset[str]:
         if isinstance(node, ast.Name):
             return frozenset({node.id})
         if isinstance(node, ast.Call):
-            held = [names(one) for one in node.args]
+            held = [names(arg) for arg in node.args]
             combines = ast.unparse(node.func) in _EACH_VALUE
         else:
-            held = [names(one) for one in ast.iter_child_nodes(node)]
+            held = [names(child) for child in ast.iter_child_nodes(node)]
             combines = isinstance(node, ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.Compare)
         if combines:
             return frozenset().union(*held)
-        found.extend(held)
+        terms.extend(held)
         return frozenset()
 
     try:
-        found.append(names(ast.parse(text, mode="eval").body))
+        terms.append(names(ast.parse(text, mode="eval").body))
     except SyntaxError:  # FAST-HEP knows signs that Python does not
         return ()
-    return tuple(found)
+    return tuple(terms)
 
 
 def names_in(text: str) -> frozenset[str]:
@@ -374,13 +374,13 @@ def _asks(part: ast.expr) -> bool:
 
 def weights_of(impl: str, params: Mapping[str, object]) -> Iterator[str]:
     """Yield the weights of a histogram or cutflow."""
-    found: list[object] = []
+    weights: list[object] = []
     if impl == _CUTFLOW:
-        found = [params.get("weight_expr", params.get("weight"))]
+        weights = [params.get("weight_expr", params.get("weight"))]
     elif impl == _HIST and params.get("storage") == "weighted":
         variations = mapping(params.get("variations"))
-        found = [params.get("weight_expr"), *mapping(variations.get("weights")).values()]
-    yield from (one for one in found if isinstance(one, str) and one.strip())
+        weights = [params.get("weight_expr"), *mapping(variations.get("weights")).values()]
+    yield from (weight for weight in weights if isinstance(weight, str) and weight.strip())
 
 
 def _axes(

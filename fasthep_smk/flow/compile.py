@@ -77,13 +77,13 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
             hint="rename it",
         ) from None
     with readable_errors(workflow):
-        found = upstream.load_workflow_with_includes(str(workflow))
+        loaded = upstream.load_workflow_with_includes(str(workflow))
         try:
-            json.dumps(found.doc, default=str, skipkeys=True)
+            json.dumps(loaded.doc, default=str, skipkeys=True)
         except (ValueError, RecursionError):
             problem = "contains itself: an anchor and its *"
             raise Findings.one(problem, file=str(workflow)) from None
-        return dict(found.doc), {str(one): files.sha256_file(Path(one)) for one in found.files}
+        return dict(loaded.doc), {str(path): files.sha256_file(Path(path)) for path in loaded.files}
 
 
 def compile_workflow(
@@ -98,17 +98,17 @@ def compile_workflow(
         Findings: FAST-HEP's compiler refuses the workflow.
     """
     import_late(_FOR_PLOTS, _FOR_COMPARISONS, _COMPARISONS)
-    with readable_errors(workflow, outdir), quick_git(), _noted() as said:
+    with readable_errors(workflow, outdir), quick_git(), _noted() as messages:
         first = upstream.compile_workflow_file(
             source or workflow, outdir=outdir, chunk_size=chunk_size
         )
     compiled = outdir / "compile"
-    told = tuple(said)
+    warned = tuple(messages)
     if not isinstance(first.context.get("variation"), dict):
-        return [CompiledPlan(None, plan_files.read_plan(compiled / "plan.yaml"), told)]
+        return [CompiledPlan(None, plan_files.read_plan(compiled / "plan.yaml"), warned)]
     summary = yaml.safe_load((compiled / "systematics.yaml").read_text(encoding="utf-8"))
     return [
-        CompiledPlan(str(item["name"]), plan_files.read_plan(outdir / str(item["plan"])), told)
+        CompiledPlan(str(item["name"]), plan_files.read_plan(outdir / str(item["plan"])), warned)
         for item in summary["variations"]
     ]
 
@@ -116,17 +116,19 @@ def compile_workflow(
 @contextlib.contextmanager
 def _noted() -> Iterator[list[str]]:
     """Collect what FAST-HEP's compiler warns of; other warnings are shown as usual."""
-    said: list[str] = []
+    messages: list[str] = []
     caught: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
-            yield said
+            yield messages
     finally:
-        for one in caught:
-            if one.category is UserWarning and "hepflow" in Path(one.filename).parts:
-                said.append(str(one.message))
+        for warning in caught:
+            if warning.category is UserWarning and "hepflow" in Path(warning.filename).parts:
+                messages.append(str(warning.message))
             else:
-                warnings.showwarning(one.message, one.category, one.filename, one.lineno)
+                warnings.showwarning(
+                    warning.message, warning.category, warning.filename, warning.lineno
+                )
 
 
 def registry_of(document: YamlMapping, workflow: Path, root: Path) -> Registry:
@@ -137,10 +139,10 @@ def registry_of(document: YamlMapping, workflow: Path, root: Path) -> Registry:
     """
     with readable_errors(workflow):
         context = upstream.CompileContext(workflow, root)
-        found: Registry = upstream.resolve_workflow_registry(
+        registry: Registry = upstream.resolve_workflow_registry(
             dict(document), context=context
         ).registry
-        return found
+        return registry
 
 
 def forget_modules() -> None:
@@ -210,7 +212,7 @@ def _compiler_finding(workflow: Path, error: BaseException) -> Finding:
 def _read_by(error: BaseException, workflow: Path) -> Path:
     """Return which of a workflow's files FAST-HEP was reading: itself, or one that it includes."""
     held = [frame.f_locals.get("path") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    files = [Path(one) for one in held if isinstance(one, str | Path)]
+    files = [Path(path) for path in held if isinstance(path, str | Path)]
     return files[-1] if files and not files[-1].samefile(workflow) else workflow
 
 

@@ -105,11 +105,11 @@ METHODS: Mapping[str, str] = {
 
 def differences() -> list[str]:
     """Return what is not as it was in the release that we were tested with, in words."""
-    found = [
+    changes = [
         *(text for name in CALLS for text in _call(name)),
         *(text for name in METHODS for text in _methods(name)),
     ]
-    return list(dict.fromkeys(found))  # many modules may lack the same one
+    return list(dict.fromkeys(changes))  # many modules may lack the same one
 
 
 def _call(name: str) -> Iterator[str]:
@@ -120,21 +120,21 @@ def _call(name: str) -> Iterator[str]:
         yield gone
         return
     try:
-        found = inspect.signature(thing).parameters  # type: ignore[arg-type]
+        parameters = inspect.signature(thing).parameters  # type: ignore[arg-type]
     except (TypeError, ValueError):
         yield f"{_shown(name)} can no longer be called"
         return
-    kinds = {one.kind for one in found.values()}
+    kinds = {arg.kind for arg in parameters.values()}
     if inspect.Parameter.VAR_KEYWORD not in kinds and (
-        missing := [one for one in wanted if one not in found]
+        missing := [word for word in wanted if word not in parameters]
     ):
-        yield f"{_shown(name)} no longer takes {_words(missing)}; it takes {_words(found)}"
+        yield f"{_shown(name)} no longer takes {_words(missing)}; it takes {_words(parameters)}"
     needed = [
-        one.name
-        for one in found.values()
-        if one.default is one.empty and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+        arg.name
+        for arg in parameters.values()
+        if arg.default is arg.empty and arg.kind not in (arg.VAR_KEYWORD, arg.VAR_POSITIONAL)
     ]
-    if more := [one for one in needed if one not in wanted]:
+    if more := [word for word in needed if word not in wanted]:
         yield f"{_shown(name)} needs {_words(more)}, too"
 
 
@@ -142,7 +142,9 @@ def _methods(name: str) -> Iterator[str]:
     thing, gone = _thing(name)
     if gone:
         yield gone
-    elif missing := [one for one in METHODS[name].split() if not callable(getattr(thing, one, 0))]:
+    elif missing := [
+        method for method in METHODS[name].split() if not callable(getattr(thing, method, 0))
+    ]:
         yield f"{_shown(name)} no longer has {_words(missing)}"
 
 

@@ -107,16 +107,18 @@ class Node:
     @property
     def modifiers(self) -> list[object]:
         """The modifiers of the stage, with their parameters; those that measure are left out."""
-        return [one for one in self._modifiers if one["name"] not in self.diagnostics]
+        return [
+            modifier for modifier in self._modifiers if modifier["name"] not in self.diagnostics
+        ]
 
     @property
     def measured_by(self) -> list[str]:
         """What measures the stage, in words: modifiers, and what is said to them."""
         return [
-            " ".join([str(one["name"]), *(f"{key}={value}" for key, value in params.items())])
-            for one in self._modifiers
-            if one["name"] in self.diagnostics
-            for params in [dict(one.get("params") or {})]
+            " ".join([str(modifier["name"]), *(f"{key}={value}" for key, value in params.items())])
+            for modifier in self._modifiers
+            if modifier["name"] in self.diagnostics
+            for params in [dict(modifier.get("params") or {})]
         ]
 
     @property
@@ -172,12 +174,12 @@ class Graph:
             node_id=ref.node, output_name=ref.port, input_name=ref.name
         )
         try:
-            found = upstream.resolve_active_input_ref(
+            substitute = upstream.resolve_active_input_ref(
                 self.plan, original, dataset=_as_dict(dataset)
             )
         except (KeyError, ValueError):
             return None
-        return Ref(found.node_id, found.output_name, found.input_name)
+        return Ref(substitute.node_id, substitute.output_name, substitute.input_name)
 
     def metadata_only(
         self,
@@ -195,28 +197,28 @@ class Graph:
 
     def with_readers(self, nodes: Iterable[str]) -> set[str]:
         """Return nodes, and all that need what they make."""
-        found = set(nodes)
+        names = set(nodes)
         for node in self.nodes.values():
-            if any(ref.node in found for ref in node.inputs):
-                found.add(node.id)
-        return found
+            if any(ref.node in names for ref in node.inputs):
+                names.add(node.id)
+        return names
 
     def with_inputs(self, nodes: Iterable[str]) -> set[str]:
         """Return nodes, and all that they need."""
-        found = set(nodes)
+        names = set(nodes)
         for node in reversed(self.nodes.values()):
-            if node.id in found:
-                found |= {ref.node for ref in node.inputs}
-        return found
+            if node.id in names:
+                names |= {ref.node for ref in node.inputs}
+        return names
 
     def consumers(self) -> dict[Key, list[Node]]:
         """Which nodes read each port."""
-        found: dict[Key, list[Node]] = {}
+        readers: dict[Key, list[Node]] = {}
         for node in self.nodes.values():
             for ref in node.inputs:
                 if not ref.is_dependency:
-                    found.setdefault(ref.key, []).append(node)
-        return found
+                    readers.setdefault(ref.key, []).append(node)
+        return readers
 
 
 def describe(
@@ -301,7 +303,7 @@ def _read_params(item: PlanNode) -> YamlMapping:
 def _said(plan: Plan) -> list[object]:
     """Return the globals, and what datasets say of themselves besides their files."""
     datasets = dict(plan.context.get("datasets") or {}).values()
-    own = [{key: value for key, value in one.items() if key != "files"} for one in datasets]
+    own = [{key: value for key, value in facts.items() if key != "files"} for facts in datasets]
     return [plan.context.get("globals"), own]
 
 

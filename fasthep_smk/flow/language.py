@@ -32,11 +32,11 @@ _RENDERERS = "hep.render."
 def language_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return the keys of a merged workflow that have no effect, and values without a meaning."""
     content = _as_texts(document)
-    found = Vocabulary(content).findings(content, "workflow", file=workflow)
+    findings = Vocabulary(content).findings(content, "workflow", file=workflow)
     return [
-        replace(one, key=named(one.key or "", content))
-        for one in found
-        if not _OURS.match(one.key or "")
+        replace(finding, key=named(finding.key or "", content))
+        for finding in findings
+        if not _OURS.match(finding.key or "")
     ]
 
 
@@ -51,9 +51,9 @@ def operation_findings(
     content = _as_texts(document)
     vocabulary = Vocabulary(content)
     return [
-        one
-        for part, key, said in _parts(content, registry)
-        for one in vocabulary.findings(said, part, file=workflow, key=key)
+        finding
+        for part, key, section in _parts(content, registry)
+        for finding in vocabulary.findings(section, part, file=workflow, key=key)
     ]
 
 
@@ -99,9 +99,9 @@ def _renders(stage: YamlMapping, key: str) -> Iterator[tuple[str, YamlMapping]]:
     raw = stage.get("render")
     if isinstance(raw, dict):
         yield f"{key}.render", raw
-    for number, one in enumerate(raw if isinstance(raw, list) else ()):
-        if isinstance(one, dict):
-            yield f"{key}.render[{number}]", one
+    for number, render in enumerate(raw if isinstance(raw, list) else ()):
+        if isinstance(render, dict):
+            yield f"{key}.render[{number}]", render
 
 
 def _as_texts(document: YamlMapping) -> dict[str, object]:

@@ -46,28 +46,28 @@ def branch_findings(
     """Return one finding for each mistake; ``readers`` are the stages that read a branch."""
     registry = full_registry(plan)
     origins = mapping(mapping(plan.data_flow).get("origins"))
-    made = {name for name, origin in origins.items() if origin.get("kind") == "produced"}
+    columns = {name for name, origin in origins.items() if origin.get("kind") == "produced"}
     groups: dict[tuple[tuple[str, str | None], object], list[Lack]] = {}
     for lack in lacks:
         place = _place(document, lack.branch, readers.get(lack.branch, ()))
         groups.setdefault((place, (lack.source, lack.files)), []).append(lack)
-    found = []
+    findings = []
     for ((key, text), _), group in groups.items():
         lack = group[0]
         (dataset, file), more = lack.files[0], len(lack.files) - 1
         files = f"{file} and {more} more file{'s' * (more > 1)}" if more else file
-        listed = ", ".join(repr(one.branch) for one in group)
+        listed = ", ".join(repr(lack.branch) for lack in group)
         stages = ", ".join(readers.get(lack.branch, ()))
         problem = f"tree {lack.tree!r} has no branch {listed}"
         problem += f", which {stages} reads" if stages else ""
         function = unknown_function(text or "", registry)
         if function and function.startswith(f"there is no function '{lack.branch}"):
             problem = function
-        close = nearest(lack.branch, {*lack.branches, *made} - {lack.branch}, cutoff=0.75)
+        close = nearest(lack.branch, {*lack.branches, *columns} - {lack.branch}, cutoff=0.75)
         hint = f"did you mean {close!r}?" if close else None
         if lack.other is not None:
             hint = f"source {lack.other!r} has it: write missing_branches: ignore for this source"
-        found.append(
+        findings.append(
             Finding(
                 file=workflow,
                 key=key,
@@ -78,14 +78,14 @@ def branch_findings(
                 hint=hint,
             )
         )
-    return found
+    return findings
 
 
 def _place(document: YamlMapping, branch: str, readers: Sequence[str]) -> tuple[str, str | None]:
     """Return where the workflow names a branch, or the collection that it belongs to, and how."""
-    stages = [one for name, one in stages_by_id(document).items() if name in readers]
+    stages = [entry for name, entry in stages_by_id(document).items() if name in readers]
     parts = [
-        (f"{key}.{part}", one.get(part)) for key, one in stages for part in ("params", "write")
+        (f"{key}.{part}", stage.get(part)) for key, stage in stages for part in ("params", "write")
     ]
     parts += [(part, document.get(part)) for part in ("sources", "systematics")]
     texts = [
@@ -95,6 +95,6 @@ def _place(document: YamlMapping, branch: str, readers: Sequence[str]) -> tuple[
         if isinstance(value, str) and not is_key
     ]
     word = re.compile(rf"(?<!\w){re.escape(branch)}(?!\w)")
-    found = [place for place in texts if word.search(place[1])]
-    found += [place for place in texts if branch.startswith(f"{place[1]}_")]
-    return found[0] if found else (parts[0][0], None)
+    places = [place for place in texts if word.search(place[1])]
+    places += [place for place in texts if branch.startswith(f"{place[1]}_")]
+    return places[0] if places else (parts[0][0], None)

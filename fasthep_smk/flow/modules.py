@@ -55,7 +55,7 @@ def is_of_user(module: str) -> bool:
 def _of_operations(plan: Plan) -> set[str]:
     sinks = plan.registry.get("sinks") or {}
     entries = [*plan.execution_hooks, *hook_entries(plan)]
-    entries += [one for node in plan.nodes for one in entries_of(plan, node)]
+    entries += [entry for node in plan.nodes for entry in entries_of(plan, node)]
     entries += [sinks.get(str(report.get("op"))) for report in plan.reports]
     return set(_modules(entries))
 

@@ -59,8 +59,8 @@ def of_object(reference: str) -> str:
         path = module_file(module)
         source = content_digest(path) if path is not None else ""
         return f"{reference}@{version(PUBLISHED[module.partition('.')[0]])}@{source}"
-    found, packages = _imported(module)
-    sources = dict(found)
+    modules, packages = _imported(module)
+    sources = dict(modules)
     own = sources.pop(module, None)
     parts = [f"{reference}@{content_digest(own) if own is not None else ''}"]
     parts += [f"import:{name}@{content_digest(path)}" for name, path in sorted(sources.items())]
@@ -90,8 +90,8 @@ def sources_of(module: str) -> tuple[Path, ...]:
 
 def own_sources(module: str) -> dict[str, Path]:
     """Return the modules that are not installed among a module and what it imports, by name."""
-    found = _imported(module)[0]
-    return {name: path for name, path in found.items() if not is_installed_file(str(path))}
+    modules = _imported(module)[0]
+    return {name: path for name, path in modules.items() if not is_installed_file(str(path))}
 
 
 @cache
@@ -142,14 +142,14 @@ def _may_be_own(package: str) -> bool:
 @cache
 def named_texts(module: str) -> tuple[tuple[str, Path], ...]:
     """Return texts in a module's own sources that may name files, each with its source."""
-    found: dict[tuple[str, Path], None] = {}
+    texts: dict[tuple[str, Path], None] = {}
     for path in sources_of(module):
         tree = _parsed(path)
         for node in ast.walk(tree) if tree is not None else ():
             text = node.value if isinstance(node, ast.Constant) else None
             if isinstance(text, str) and _FILE_NAME.fullmatch(text):
-                found[(text, path)] = None
-    return tuple(found)
+                texts[(text, path)] = None
+    return tuple(texts)
 
 
 def modules_of_entry(entry: object) -> list[str]:
@@ -164,11 +164,11 @@ def modules_of_entry(entry: object) -> list[str]:
 def forget() -> None:
     """Forget what modules were: they are looked at again."""
     importlib.invalidate_caches()
-    for known in (
+    for function in (
         of_object, content_digest, _imported, _may_be_own, named_texts, _parsed,
         package_identity, version,
     ):  # fmt: skip
-        known.cache_clear()
+        function.cache_clear()
 
 
 def honours_ranges(registry: Registry, name: str) -> bool:

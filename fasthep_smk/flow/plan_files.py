@@ -43,17 +43,17 @@ def plan_from(document: JsonObject) -> Plan:
 def draws(plan: Plan) -> bool:
     """Whether a plan makes plots: what that needs takes a second to import."""
     sinks = plan.registry.get("sinks") or {}
-    known = [sinks.get(node.impl) for node in plan.nodes]
+    entries = [sinks.get(node.impl) for node in plan.nodes]
     return any(
         isinstance(item, dict) and str(item.get("impl", "")).startswith("fasthep_render.hist.")
-        for item in known
+        for item in entries
     )
 
 
 def partition_from(item: PartitionData) -> PlanPartition:
     """Return the partition that a mapping describes (entries ``[start, stop)`` of one file)."""
-    made: PlanPartition = _made(upstream.ExecutionPartition, item)
-    return made
+    partition: PlanPartition = _made(upstream.ExecutionPartition, item)
+    return partition
 
 
 def slim_text(plan: Plan) -> str:
@@ -86,13 +86,13 @@ def subset(plan: Plan, node_ids: Iterable[str]) -> Plan:
 
 def _node_from(item: JsonObject) -> PlanNode:
     parts = {
-        "inputs": [_made(upstream.PlanInputRef, one) for one in item.get("inputs") or ()],
+        "inputs": [_made(upstream.PlanInputRef, ref) for ref in item.get("inputs") or ()],
         "partitioning": _made(upstream.PartitionSpec, item.get("partitioning") or {}),
     }
-    made: PlanNode = _made(upstream.ExecutionNode, {"graph_node_id": item["id"], **item, **parts})
-    return made
+    node: PlanNode = _made(upstream.ExecutionNode, {"graph_node_id": item["id"], **item, **parts})
+    return node
 
 
 def _made(kind: Any, item: Mapping[str, object]) -> Any:
     """Return one of FAST-HEP's objects with all fields that it has, also in a new release."""
-    return kind(**{one.name: item[one.name] for one in fields(kind) if one.name in item})
+    return kind(**{field.name: item[field.name] for field in fields(kind) if field.name in item})

@@ -26,25 +26,25 @@ _Columns = tuple[frozenset[str] | None, frozenset[str]]
 
 def full_registry(plan: Plan) -> Registry:
     """Return what is registered: FAST-HEP's defaults, and what the plan adds."""
-    found: Registry = upstream.merge_registry_config(
+    registry: Registry = upstream.merge_registry_config(
         {
             **upstream.default_expr_registry_config(),
             **upstream.default_runtime_registry_config(),
         },
         plan.registry or {},
     )
-    return found
+    return registry
 
 
 def dependency_context(plan: Plan, registry: Registry) -> DependencyContext:
     """Return what FAST-HEP must know to tell the columns in an expression from other names."""
     functions, constants = upstream.expression_registry_symbol_names(registry)
-    found: DependencyContext = upstream.DependencyContext(
+    context: DependencyContext = upstream.DependencyContext(
         known_functions=functions,
         known_constants=constants,
         context_symbols=upstream.context_symbols_from_plan(plan, registry),
     )
-    return found
+    return context
 
 
 def columns_read(plan: Plan) -> dict[str, _Columns]:
@@ -99,16 +99,16 @@ def _reads(plan: Plan, node: PlanNode, registry: Registry, context: object) -> _
     if behaviour not in (None, "ordinary"):
         return everything
     try:
-        found = upstream.parse_component_data_dependencies(
+        dependencies = upstream.parse_component_data_dependencies(
             spec=spec, params=dict(node.params), dep_ctx=context
         )
     except Exception:
         # The compiler raised already if this mattered; not knowing means all columns.
         return everything
-    if node.role == "sink" and not found.consumes:
+    if node.role == "sink" and not dependencies.consumes:
         return everything  # a writer without ``keep`` writes every column
-    made = frozenset(found.produces)
-    return frozenset(found.consumes) | made, made
+    makes = frozenset(dependencies.produces)
+    return frozenset(dependencies.consumes) | makes, makes
 
 
 def is_diagnostic(registry: Registry, name: str) -> bool:
@@ -130,8 +130,8 @@ def diagnostics_of(item: PlanNode, registry: Registry) -> list[str]:
 def _named(item: PlanNode) -> list[str]:
     execution = dict(dict(item.meta or {}).get("execution") or {})
     return [
-        str(one.get("name") if isinstance(one, dict) else one)
-        for one in execution.get("modifiers") or []
+        str(modifier.get("name") if isinstance(modifier, dict) else modifier)
+        for modifier in execution.get("modifiers") or []
     ]
 
 

@@ -20,7 +20,7 @@ def to_plain(value: Any) -> JsonObject | None:
     kind = type(value)
     if kind not in [getattr(upstream, name) for name in _KINDS]:
         return None
-    held = {one.name: getattr(value, one.name) for one in fields(value)}
+    held = {field.name: getattr(value, field.name) for field in fields(value)}
     held["metadata"] = dict(value.metadata)
     if "parts" in held:
         held["parts"] = list(value.parts)

@@ -23,7 +23,7 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return what is wrong with a workflow whose includes are merged into ``document``."""
     if not document:
         return [Finding(file=workflow, problem="the workflow is empty", expected=_EXPECTED)]
-    found = [
+    findings = [
         *secret_findings(document, file=workflow),
         *_dataset_findings(document, workflow),
         *_source_findings(document, workflow),
@@ -31,12 +31,14 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
         *_variation_findings(document, workflow),
         *_stage_findings(document, workflow),
     ]
-    told = {one.key for one in found}
+    keys = {finding.key for finding in findings}
     others = language_findings(document, workflow=workflow)
-    if any(one.key == "data" or one.hint == "did you mean 'datasets'?" for one in others):
-        found = [one for one in found if one.problem != _NO_DATASET]
-    found += [one for one in others if one.key not in told]
-    return found or [*_unnamed(document, workflow)]
+    if any(
+        finding.key == "data" or finding.hint == "did you mean 'datasets'?" for finding in others
+    ):
+        findings = [finding for finding in findings if finding.problem != _NO_DATASET]
+    findings += [finding for finding in others if finding.key not in keys]
+    return findings or [*_unnamed(document, workflow)]
 
 
 _WHEN = ("partition", "dataset", "final", "partition_end", "dataset_end", "run_end")
@@ -127,10 +129,10 @@ def double_findings(document: Mapping[str, object], *, workflow: str) -> Iterato
     """Yield files that stand twice, in a dataset or in two that nothing tells apart."""
     seen: dict[str, tuple[str, dict[str, object]]] = {}
     exchanged = {
-        str(one)
+        str(dataset)
         for _, variation in variations_of(document)
         for pair in mapping(mapping(variation.get("datasets")).get("replace")).items()
-        for one in pair
+        for dataset in pair
     }
     told_apart = _TOLD_APART.search(repr(document.get("analysis")))
     for key, name, content in datasets_at(document):
@@ -140,10 +142,10 @@ def double_findings(document: Mapping[str, object], *, workflow: str) -> Iterato
             if not isinstance(file, str):
                 continue
             same = same_file(file)
-            other, said = seen.get(same, (None, own))
+            other, facts = seen.get(same, (None, own))
             # By what is said of it, an operation may tell which of the events are whose; of those
             # that variations exchange, one is there.
-            same_events = said == own and not {other, name} <= exchanged and not told_apart
+            same_events = facts == own and not {other, name} <= exchanged and not told_apart
             problem, hint = "the dataset lists this file twice: its events would count twice", None
             if other != name:
                 problem = f"dataset {other!r} lists this file, too: its events would count twice"

@@ -44,7 +44,7 @@ class Patch:
     def make(self, owner: object, **attributes: object) -> None:
         """Replace attributes of a module, a class or an object until the process ends."""
         for name, value in attributes.items():
-            assert any(one.endswith((f":{name}", f".{name}")) for one in self.replaces), name
+            assert any(target.endswith((f":{name}", f".{name}")) for target in self.replaces), name
             setattr(owner, name, value)
 
     @contextlib.contextmanager
