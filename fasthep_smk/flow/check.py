@@ -249,9 +249,7 @@ def _misfits(plan: Plan, node: PlanNode, keys: set[str]) -> Iterator[tuple[str, 
 def _own_code_around(plan: Plan, node: PlanNode) -> bool:
     """Whether a modifier or a hook of a user's own may give an operation more."""
     modifiers = modifiers_of(node, plan.registry)
-    of_fasthep = (
-        is_published(plan.registry, "execution_modifiers", modifier) for modifier in modifiers
-    )
+    of_fasthep = (is_published(plan.registry, "execution_modifiers", name) for name in modifiers)
     return user_hooks(plan, plan.registry) or not all(of_fasthep)
 
 
@@ -259,7 +257,4 @@ def _reads(function: FunctionType, rest: str) -> bool:
     """Whether a function looks at a variable; ``locals()`` and its like look at all."""
     names = {rest, "locals", "vars", "eval", "exec"}
     code = dis.get_instructions(function)
-    return any(
-        instruction.argval in names and instruction.opname.startswith("LOAD")
-        for instruction in code
-    )
+    return any(step.argval in names and step.opname.startswith("LOAD") for step in code)

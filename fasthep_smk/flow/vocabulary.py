@@ -113,7 +113,7 @@ def _check(
     value: object,
     _schema: object,
 ) -> Iterator[Refusal]:
-    """Yield what a keyword refuses, as a validator asks for it: ``told`` is its own value."""
+    """Yield what a keyword refuses, as a validator asks for it: ``argument`` is its own value."""
     return check(names, argument, value)
 
 
