@@ -109,7 +109,7 @@ def settings_of(plan: Plan, ctx: YamlMapping) -> RunSettings:
     root = Path(str(plan.provenance.get("root") or Path.cwd()))
     if root.resolve() != Path.cwd():
         raise Findings.one(
-            "the project's root is not the current folder, where the backend snakemake runs jobs",
+            "the backend snakemake runs jobs in the current folder: it is not the project's root",
             value=str(root),
             expected=str(Path.cwd()),
             hint=f"{shell(['cd', root])}, and run there",

@@ -99,8 +99,9 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "--keep",
         choices=("all", "auto", "none"),
         default="auto",
-        help="intermediate files to keep after a success: all; auto (the default): all, but limit "
-        "superseded results; none: only those that a run without changes needs",
+        help="which intermediate files to keep after a success; all: every file; auto (the "
+        "default): every file, but limit superseded results; none: only those that a run "
+        "without changes needs",
     )
 
 

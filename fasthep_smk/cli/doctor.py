@@ -143,7 +143,9 @@ def _system(execution: Execution) -> Iterator[Check]:
     summary = "; ".join(line.strip() for line in draft.remarks[1:]) or "it is this machine"
     yield Check(f"{name} answers", "ok", summary)
     if module.settings(execution.site).get("slurm-status-command") == "squeue":
-        yield Check("accounting", "note", "off: squeue tells the states of jobs (already set)")
+        yield Check(
+            "accounting", "note", "off: squeue is asked for the states of jobs (already set)"
+        )
 
 
 def _folder(execution: Execution, folder: Path) -> Check:

@@ -463,8 +463,8 @@ def _add_backend(commands: Commands) -> None:
     enable = commands.add_parser(
         "enable",
         help="let 'fasthep run --backend snakemake' work in a folder",
-        description="Write .hepflow/profiles/registry.yaml into a folder. There, 'fasthep run "
-        "workflow.yaml --outdir build --backend snakemake --strategy slurm' then runs an "
+        description="Write .hepflow/profiles/registry.yaml into a folder. In that folder, "
+        "'fasthep run workflow.yaml --outdir build --backend snakemake --strategy slurm' runs an "
         "unmodified workflow as fasthep-smk does. Overwrites nothing.",
     )
     disable = commands.add_parser(

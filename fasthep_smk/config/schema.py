@@ -207,7 +207,8 @@ def findings_of(
     try:
         odd = list(_odd_keys(content, file, key))
     except RecursionError:
-        odd = [Finding(file=file, key=key or None, problem="contains itself: an anchor and its *")]
+        problem = "contains itself: an alias (*) inside its anchor (&)"
+        odd = [Finding(file=file, key=key or None, problem=problem)]
     if odd:
         return odd
     errors = sorted(

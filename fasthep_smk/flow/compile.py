@@ -81,7 +81,7 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
         try:
             json.dumps(loaded.doc, default=str, skipkeys=True)
         except (ValueError, RecursionError):
-            problem = "contains itself: an anchor and its *"
+            problem = "contains itself: an alias (*) inside its anchor (&)"
             raise Findings.one(problem, file=str(workflow)) from None
         return dict(loaded.doc), {str(path): files.sha256_file(Path(path)) for path in loaded.files}
 

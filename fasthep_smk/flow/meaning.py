@@ -363,7 +363,7 @@ def _unchanged(
         left = [stage for stage, text in expressions_of(plan) if name in _names(text)]
         if left and name in used:
             stages = ", ".join(map(repr, dict.fromkeys(left)))
-            problem = f"is not replaced in {stages}: use a copy there, and replace the copy, too"
+            problem = f"is not replaced in {stages}: use a copy there, and also replace the copy"
             yield Doubt(file=workflow, key=f"{key}.replace.{name}", problem=problem)
 
 

@@ -54,10 +54,10 @@ def state_warnings(modules: Iterable[str], root: Path) -> list[str]:
 def _warning(file: str, line: int, text: str) -> str:
     return (
         f"{file}, line {line}, `{text.strip()}`: the random numbers of a module start again "
-        "for each partition and stage, as if it had just been imported. With a seed, all of them "
-        "draw the same numbers: smeared values are correlated and depend on --chunk-size. Without "
-        "a seed, no result can be reproduced. Draw in the operation, from rng(ctx) with `from "
-        "fasthep_smk import rng` (docs/differences.md, Random numbers)"
+        "for each partition and stage, as if it had just been imported. With a seed, each "
+        "partition and stage draws the same numbers: smeared values are correlated and depend on "
+        "--chunk-size. Without a seed, no result can be reproduced. Draw in the operation, from "
+        "rng(ctx) with `from fasthep_smk import rng` (docs/differences.md, Random numbers)"
     )
 
 

@@ -242,7 +242,7 @@ def _understood(*item: Any) -> Observation:
     if observed.kind not in get_args(Kind) or not all(isinstance(text, str) for text in texts):
         raise TypeError("of another kind")
     if not isinstance(observed.identity, str | None) or "\0" in observed.name + observed.path:
-        raise ValueError("no name of a file")
+        raise ValueError("not the name of a file")
     os.fsencode(observed.name + observed.path)
     return observed
 

@@ -291,7 +291,7 @@ def sections(comparison: Comparison) -> list[Section]:
     largest = f"The {_BINS} bins that differ most, of each histogram and dataset."
     took = (
         "Resources of the jobs of each rule, first → second; rules that slowed down most come "
-        "first. Change: of the total run time of a rule's jobs."
+        "first. The last column is the change of the total run time of a rule's jobs."
     )
     rules = [
         {

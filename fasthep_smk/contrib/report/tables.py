@@ -250,7 +250,7 @@ def _critical(report: Report) -> Section:
         for step in steps
     ]
     notes = [
-        "Each of these jobs waited for the job above it, which was the last that it needed.",
+        "Each of these jobs became ready when the job above it ended.",
         f"Its jobs ran {duration(ran)} and were ready but waited for {duration(waited)}.",
     ]
     ended = report.verdict.state in ("finished", "partial")
