@@ -85,7 +85,7 @@ class Engine:
             settings=settings,
             output=output,
             system=placement.site.system,
-            facts=lambda: job_counts.facts(translation.rules, placement, translation.build),
+            facts=lambda: job_counts.facts(translation.rules, placement),
             reasons=lambda progress: stalled.reasons(progress, placement),
             patience=settings.waiting or placement.site.waiting,
             keep_logs=placement.site.keep_logs,

@@ -27,7 +27,6 @@ State = Literal["done", "running", "failed", "to do"]
 STATES: tuple[State, ...] = ("done", "running", "failed", "to do")
 
 _WAITED_FOR = re.compile(r'^ "waited_for": "([^"]*)"', re.MULTILINE)
-_MEMORY = re.compile(r'^ "used": \{\s*"memory": (\d+)', re.MULTILINE)
 _SIGNATURE = re.compile(r'^ "signature": "([^"]*)"', re.MULTILINE)
 #: What stands in a record behind what is said of how the job ran.
 _AFTER_HEAD = '\n "results": '
@@ -156,15 +155,6 @@ def head_of(build: Path, job: TaskJob) -> JsonObject | None:
         return None
     right = isinstance(record, dict) and record.get("signature") == job.entry.signature
     return {**record, "adopted": _ADOPTED in rest} if right else None
-
-
-def memory_of(folder: Path) -> int:
-    """Return the bytes that the job of a folder held at most, by its record; 0: not known."""
-    try:
-        match = _MEMORY.search(files.read_plain(folder / layout.RECORD).decode())
-    except (OSError, ValueError):
-        return 0
-    return int(match[1]) if match else 0
 
 
 def waited_for(build: Path, job: TaskJob) -> str | None:
