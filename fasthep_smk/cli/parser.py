@@ -277,12 +277,6 @@ def make_parser() -> Parser:
         help="keep going, and finish without the failed partitions if they are at most this number "
         "(3) or share (1%%) of all",
     )
-    run.add_argument(
-        "--notify",
-        metavar="COMMAND",
-        help="run this shell command when the run has ended, also if it failed, with "
-        "FASTHEP_SMK_STATUS, FASTHEP_SMK_SUMMARY and FASTHEP_SMK_BUILD in its environment",
-    )
     ends = run.add_mutually_exclusive_group()
     ends.add_argument(
         "--json",
@@ -489,7 +483,7 @@ def misplaced(extra: list[str]) -> str | None:
         "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
         "--identity", "--bundle", "--allow-expiring", "--no-preflight",
         "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
-        "--trust-build", "--cancel", "--sizes", "--notify",
+        "--trust-build", "--cancel", "--sizes",
         "--sample", "--partitions", "--events",
     )  # fmt: skip
     words = [word.partition("=")[0] for word in extra]

@@ -19,7 +19,6 @@ from fasthep_smk.util.errors import UsageError
 from fasthep_smk.util.terminal import is_terminal
 
 if TYPE_CHECKING:
-    from fasthep_smk.run.notify import EndStatus
     from fasthep_smk.run.pipeline import Concluded
 
 
@@ -32,25 +31,15 @@ def do_run(options: argparse.Namespace) -> int:
     build = build_folder(options.outdir)
     if is_terminal(sys.stdout) and not options.quiet:
         print(f"compiling {options.workflow}", flush=True)
-    run = partial(
-        run_whole,
+    run_whole(
         settings_of(options),
         cancel=options.cancel,
         ended=partial(_print_end, build=build, quiet=options.quiet),
     )
-    if options.notify is None:
-        run()
-        return 0
-    from fasthep_smk.run.notify import at_end
-
-    with at_end(options.notify, build) as notice:
-        concluded = run()
-        notice.status = ended_as(build)
-        notice.summary = concluded.incomplete or _last_line(concluded)
     return 0
 
 
-def ended_as(build: Path) -> EndStatus:
+def ended_as(build: Path) -> str:
     """Return in a word what the results of a run that has ended well are."""
     if last_run.is_unfinished(build):
         return "unfinished"
