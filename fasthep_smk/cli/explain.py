@@ -17,7 +17,7 @@ from fasthep_smk.config.requests import GROWS_TO, Attempt, ResourceRequest
 from fasthep_smk.credentials.credential import NAMES
 from fasthep_smk.flow.records import SampleFacts
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.run.fork_server import changed_by_shells, why_cold
+from fasthep_smk.run.fork_server import why_cold
 from fasthep_smk.storage.job_settings import at_place
 from fasthep_smk.storage.missing_report import said_of_sample
 from fasthep_smk.translate.profile import may_spread
@@ -202,11 +202,7 @@ def as_text(placed: Placed) -> str:
 
 def _cold(placed: Placed) -> dict[str, str]:
     """Return which rules' jobs start in a Python of their own, and why; ``*`` for all."""
-    system = placed.placement.site.system
-    why = why_cold(system)
-    if why is None and (changed := changed_by_shells()):
-        why = f"the shell in which jobs start changes {changed}"
-    if why is not None:
+    if (why := why_cold(placed.placement.site.system)) is not None:
         return {"*": why}
     cpus = {
         rule.name: placed.placement.attempts[rule.name][0].request.cpus for rule in placed.rules
