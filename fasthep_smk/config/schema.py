@@ -56,6 +56,13 @@ _OTHER_NUMBER = re.compile(r"[-+]?(0[0-9_]+)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(
 _KINDS = {
     "bool": "boolean", "int": "integer", "float": "number", "null": "null", "timestamp": "date"
 }  # fmt: skip
+#: What is wrong with a value that a keyword of the schema refuses.
+_PROBLEMS = {
+    "minimum": "is too small",
+    "maximum": "is too large",
+    "maxItems": "is too long",
+    "uniqueItems": "contains an item twice",
+}
 #: A node, its place, and what the schema says of that.
 _Left = tuple[yaml.Node, tuple[str | int, ...], list[JsonObject]]
 #: The end of a text. Python takes one before a newline for it, too; JSON schema does not.
@@ -414,21 +421,11 @@ def _described(schema: JsonObject, name: str) -> str:
 
 
 def _problem(error: ValidationError) -> str:
-    if error.validator == "minimum":
-        return "is too small"
-    if error.validator == "maximum":
-        return "is too large"
+    if error.validator == "type" and isinstance(error.instance, dict | list):
+        return "is a mapping" if isinstance(error.instance, dict) else "is a list"
     if error.validator in ("minItems", "minProperties"):
         return "is too short" if error.instance else "is empty"
-    if error.validator == "maxItems":
-        return "is too long"
-    if error.validator == "uniqueItems":
-        return "contains an item twice"
-    if error.validator == "type" and isinstance(error.instance, dict):
-        return "is a mapping"
-    if error.validator == "type" and isinstance(error.instance, list):
-        return "is a list"
-    return "is not a valid value"
+    return _PROBLEMS.get(str(error.validator), "is not a valid value")
 
 
 def _odd_keys(content: object, file: str, key: str) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from fasthep_smk.config.layers import Layer, Merged, merge
 from fasthep_smk.config.requests import SYSTEMS, Pilot, ResourceRequest
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, invalid
+from fasthep_smk.util.errors import Finding, read_value
 
 #: The settings that ``execution.config``, a free mapping of FAST-HEP's, gives to every pool.
 CONFIG_KEYS = (
@@ -110,16 +110,9 @@ class _Reader:
         self._merged = merged
 
     def __call__(self, parse: Callable[[object], _Value], *path: str) -> _Value | None:
-        value = self._merged.get(*path)
-        if value is None:
-            return None
-        try:
-            return parse(value)
-        except ValueError as error:
-            layer = self._merged.origin(*path)
-            file, key = (layer.file, layer.key_at(path)) if layer else (None, None)
-            self.findings.append(invalid(file, key, value, error))
-            return None
+        layer = self._merged.origin(*path)
+        file, key = (layer.file, layer.key_at(path)) if layer else (None, None)
+        return read_value(parse, self._merged.get(*path), self.findings, file=file, key=key)
 
 
 def _queues(value: object) -> object:

@@ -121,7 +121,7 @@ def test_what_is_said_of_a_file_is_said_of_its_bundle() -> None:
 
 def test_a_file_may_have_the_brackets_of_a_pattern_in_its_name() -> None:
     layer = Layer("workflow.yaml", "execution.sizes.by_dataset", {})
-    said = DatasetSize(name="tt/a[1].root", layer=layer, layers={}, memory=GB)
+    said = DatasetSize(name="tt/a[1].root", layer=layer, layers={}, amounts={"memory": GB})
     assert said.means("ttbar", "tt/a[1].root", ["ttbar"])
     assert said.means("ttbar", "tt/a1.root", ["ttbar"])
     assert not said.means("ttbar", "tt/a2.root", ["ttbar"])
