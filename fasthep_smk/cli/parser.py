@@ -23,6 +23,11 @@ SHELLS = {
     "zsh": 'eval "$(fasthep-smk completion zsh)"    # in ~/.zshrc, after compinit',
     "fish": "fasthep-smk completion fish | source    # in ~/.config/fish/config.fish",
 }
+#: Options of a run that Snakemake has, too.
+_SNAKEMAKES = {
+    "-h", "--help", "-j", "--cores", "--jobs", "-k", "--keep-going", "-n", "--dry-run", "-q",
+    "--quiet", "-v", "--profile", "--verbose",
+}  # fmt: skip
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -160,14 +165,7 @@ def make_parser() -> Parser:
     _add_help(commands)
     for command in (run, translate, why, explain, check, forecast):
         command.add_argument("workflow", type=Path, help="the workflow's YAML file")
-        command.add_argument(
-            "-o",
-            "--outdir",
-            type=values.folder,
-            default=Path("build"),
-            metavar="FOLDER",
-            help="build folder (default: build)",
-        )
+        _add_outdir(command, "build folder (default: build)")
         command.add_argument(
             "--chunk-size",
             type=values.events,
@@ -221,7 +219,6 @@ def make_parser() -> Parser:
             help="take the memory and time of jobs from this file, which 'fasthep-smk sizes' has "
             "written, not from their pools",
         )
-    for command in (run, translate, why, explain, check, forecast):
         add_trust(command)
     for command in (run, translate, why):
         command.add_argument(
@@ -312,6 +309,28 @@ def make_parser() -> Parser:
     return parser
 
 
+def _add_outdir(command: Parser, text: str) -> None:
+    command.add_argument(
+        "-o",
+        "--outdir",
+        type=values.folder,
+        default=Path("build"),
+        metavar="FOLDER",
+        help=text,
+    )
+
+
+def _add_folder(command: Parser, text: str) -> None:
+    command.add_argument(
+        "folder",
+        type=values.folder,
+        nargs="?",
+        default=Path(),
+        metavar="FOLDER",
+        help=text,
+    )
+
+
 def _add_sample(command: Parser) -> None:
     """Add what chooses some of the partitions."""
     group = command.add_mutually_exclusive_group()
@@ -345,14 +364,7 @@ def _add_init(commands: Commands) -> None:
         "generated events; with --from-root, a workflow that reads your own file. Overwrites "
         "nothing.",
     )
-    init.add_argument(
-        "folder",
-        type=values.folder,
-        nargs="?",
-        default=Path(),
-        metavar="FOLDER",
-        help="where to write it (default: the current folder)",
-    )
+    _add_folder(init, "where to write it (default: the current folder)")
     init.add_argument(
         "--from-root",
         metavar="FILE",
@@ -420,14 +432,7 @@ def _add_pack(commands: Commands) -> None:
         choices=PACKED,
         help="what to pack (default: as the workflow or site says, else as this environment is)",
     )
-    pack.add_argument(
-        "-o",
-        "--outdir",
-        type=values.folder,
-        default=Path("build"),
-        metavar="FOLDER",
-        help="build folder of the run that uses the file (default: build)",
-    )
+    _add_outdir(pack, "build folder of the run that uses the file (default: build)")
     pack.add_argument(
         "--output",
         type=values.folder,
@@ -467,24 +472,12 @@ def _add_backend(commands: Commands) -> None:
         description="Remove the file that 'enable' has written, if it was not edited.",
     )
     for command in (enable, disable):
-        command.add_argument(
-            "folder",
-            type=values.folder,
-            nargs="?",
-            default=Path(),
-            metavar="FOLDER",
-            help="the folder in which you call fasthep run (default: the current one)",
-        )
+        _add_folder(command, "the folder in which you call fasthep run (default: the current one)")
 
 
 def misplaced(extra: list[str]) -> str | None:
-    """Return an option of ours that was given after ``--`` by mistake."""
-    ours = (
-        "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
-        "--identity", "--bundle", "--allow-expiring", "--no-preflight",
-        "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
-        "--trust-build", "--cancel", "--sizes",
-        "--sample", "--partitions", "--events",
-    )  # fmt: skip
+    """Return an option of ours, and not of Snakemake's, that was given after ``--`` by mistake."""
+    actions = subcommands(make_parser())["run"]._actions
+    options = {option for action in actions for option in action.option_strings} - _SNAKEMAKES
     words = [word.partition("=")[0] for word in extra]
-    return next((word for word in words if word in ours), None)
+    return next((word for word in words if word in options), None)
