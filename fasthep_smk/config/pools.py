@@ -7,13 +7,13 @@ in the workflow, the stage. Mappings merge key by key, lists replace, ``null`` r
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fasthep_smk.config.layers import Layer, merge
 from fasthep_smk.config.settings import CONFIG_KEYS, Settings, settings_of
 from fasthep_smk.config.site import Site
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding, invalid, not_among
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 DEFAULT_POOL = "default"
@@ -107,7 +107,10 @@ class _Maker:
             names.append(DEFAULT_POOL)
         for name in names:
             if name != name.strip() or not name:
-                self._odd_name(name, declared.get(name))
+                file = declared[name].file if name in declared else None
+                expected = "a name without spaces before or after it"
+                key = key_of("execution.pools", [name])
+                self.pools.findings.append(invalid(file, key, name, expected))
             self.pools.by_name[name.strip()] = self._pool(name)
         # Unused ones are read too: a mistake in them would show only when a pool uses them.
         unused = [*self._classes.values(), *self._profiles.values(), *self._site_profiles.values()]
@@ -192,18 +195,14 @@ class _Maker:
         self, what: str, layer: Layer, word: str, known: Iterable[str], otherwise: str
     ) -> None:
         """Note that a layer names something that does not exist."""
-        name, known = layer.content[word], list(known)
-        close = nearest(name, known)
-        self.pools.findings.append(
-            Finding(
-                file=layer.file,
-                key=layer.key_at((word,)),
-                problem=f"no {what} of this name",
-                value=as_yaml(name),
-                expected=", ".join(known) or otherwise,
-                hint=f"did you mean {close!r}?" if close else None,
-            )
+        finding = not_among(
+            layer.content[word],
+            known,
+            problem=f"no {what} of this name",
+            file=layer.file,
+            key=layer.key_at((word,)),
         )
+        self.pools.findings.append(replace(finding, expected=finding.expected or otherwise))
 
     def _no_class(self, label: str, user: Layer) -> None:
         """Note that what is named as a class is an input file, as it has a kind."""
@@ -216,17 +215,6 @@ class _Maker:
                 problem=f"makes this an input file, but {taken_by} uses it as a resource class",
                 value=as_yaml(layer.content["resources"]["kind"]),
                 expected="cpus, memory, disk, gpus, and no kind",
-            )
-        )
-
-    def _odd_name(self, name: str, layer: Layer | None) -> None:
-        self.pools.findings.append(
-            Finding(
-                file=layer.file if layer else None,
-                key=key_of("execution.pools", [name]),
-                problem="is not a valid name of a pool",
-                value=as_yaml(name),
-                expected="a name without spaces before or after it",
             )
         )
 
