@@ -6,7 +6,7 @@ in the workflow, the stage. Mappings merge key by key, lists replace, ``null`` r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fasthep_smk.config.layers import Layer, merge
@@ -73,20 +73,15 @@ class _Maker:
     def __init__(self, layers: list[Layer], site: Site) -> None:
         self._layers = layers
         self._site = site
-        self._classes = _by_name(
-            (layer, "resources", _mappings(layer, "resources")) for layer in layers
-        )
+        self._classes = _by_name(layers, "resources")
         #: What has a kind is an input file of FAST-HEP's, not a class.
         self._inputs = {
             name: self._classes.pop(name)
             for name, entries in list(self._classes.items())
             if any("kind" in layer.content["resources"] for layer in entries)
         }
-        self._profiles = _by_name(
-            (layer, "pool_profiles", _mappings(layer, "pool_profiles")) for layer in layers
-        )
-        own = Layer(site.file, "", {})
-        self._site_profiles = _by_name([(own, "pool_profiles", site.pool_profiles)])
+        self._profiles = _by_name(layers, "pool_profiles")
+        self._site_profiles = _by_name([Layer(site.file, "", site.said)], "pool_profiles")
         profiles = [*self._site_profiles, *self._profiles]
         self.pools = Pools(
             classes=tuple(self._classes),
@@ -140,12 +135,10 @@ class _Maker:
         ]
 
     def _pool(self, name: str) -> Pool:
-        own = _by_name((layer, "pools", _mappings(layer, "pools")) for layer in self._layers).get(
-            name, []
-        )
+        own = _by_name(self._layers, "pools").get(name, [])
         using = next((layer for layer in reversed(own) if "use" in layer.content), None)
         layers = [
-            Layer(self._site.file, "default", self._site.default),
+            Layer(self._site.file, "default", self._site.said.get("default") or {}),
             *(part for layer in self._layers for part in _config_layers(layer, name)),
             *self._profile(name, using),
             *(Layer(item.file, item.key, _without(item.content, "use")) for item in own),
@@ -219,23 +212,17 @@ class _Maker:
         )
 
 
-def _by_name(
-    parts: Iterable[tuple[Layer, str, Mapping[str, YamlMapping | None]]],
-) -> dict[str, list[Layer]]:
+def _by_name(layers: Iterable[Layer], section: str) -> dict[str, list[Layer]]:
     """Return the entries of a section of each layer by their names, weakest first."""
     by_name: dict[str, list[Layer]] = {}
-    for layer, section, entries in parts:
+    wrapped = section == "resources"
+    for layer in layers:
         start = key_of(layer.key, [section])
-        for name, content in entries.items():
-            wrapped = section == "resources"
+        for name, content in (layer.content.get(section) or {}).items():
             inner = {"resources": content or {}} if wrapped else content or {}
             entry = Layer(layer.file, key_of(start, [name]), inner, int(wrapped))
             by_name.setdefault(name, []).append(entry)
     return by_name
-
-
-def _mappings(layer: Layer, section: str) -> dict[str, YamlMapping | None]:
-    return dict(layer.content.get(section) or {})
 
 
 def _config_layers(layer: Layer, pool: str) -> list[Layer]:

@@ -499,7 +499,7 @@ def execution_of_site(profile: str | None) -> Execution:
         Findings: something is wrong with the site.
     """
     site = load_site(profile, "default", workflow="")
-    pools: dict[str, YamlMapping] = {name: {} for name in site.pool_profiles}
+    pools: dict[str, YamlMapping] = {name: {} for name in site.said.get("pool_profiles") or ()}
     document = {"execution": {"pools": pools}}
     execution, findings = read_execution(document, {}, profile=profile, workflow="")
     _raise_if_any(findings)
