@@ -57,8 +57,7 @@ def _print_end(concluded: Concluded, *, build: Path, quiet: bool) -> None:
         if concluded.translation.sample is not None:
             forecast = importlib.import_module("fasthep_smk.contrib.measure.forecast")
             print(forecast.of_rest(concluded.translation))
-    # Now: who follows a run in the background looks until the folder is free; and where both go to
-    # one file, an error is last.
+    # Where both go to one file, an error is last.
     sys.stdout.flush()
     if concluded.incomplete:
         print(f"fasthep-smk: {concluded.incomplete}", file=sys.stderr)
