@@ -18,7 +18,7 @@ from itertools import cycle
 from pathlib import Path
 from urllib.parse import quote
 
-from fasthep_smk.contrib.report import document, graph, measures, results, tables
+from fasthep_smk.contrib.report import document, measures, results, tables
 from fasthep_smk.contrib.report.document import Report, clean
 from fasthep_smk.contrib.report.drawing import COLOURS, drawn
 from fasthep_smk.contrib.report.facts import Facts, gather, grouped
@@ -173,7 +173,7 @@ def _parts(facts: Facts, report: Report) -> list[tuple[str, str, str]]:
         *outcome,
         ("time", "Time", _charts(facts, report)),
         *work,
-        ("graph", "Graph of rules", _rules(report)),
+        ("each-rule", "Each rule", _rules(report)),
         *origin,
     ]
 
@@ -369,25 +369,12 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
 
 
 def _rules(report: Report) -> str:
-    """Return the graph of rules, and of each of them all that is known."""
-    rules, colours = report.each_rule, _colours(report)
-    if not rules:
-        return ""
-    legend = "".join(
-        f'<li><i style="background:{colour}"></i>{escape(pool or "no pool")}</li>'
-        for pool, colour in colours.items()
-    )
-    drawn = graph.as_svg(rules, colours) if len(rules) <= graph.MOST else ""
+    """Return of each rule all that is known."""
     readers: dict[str, list[str]] = {}
-    for row in rules:
+    for row in report.each_rule:
         for source in row.reads:
             readers.setdefault(source, []).append(row.rule)
-    return (
-        '<p class="note">Each rule is below those whose results it reads; the colour is its pool. '
-        "Dashed border: some jobs are still to do; red: some failed.</p>"
-        f'<ul class="legend">{legend}</ul><div class="graph wide" tabindex="0">{drawn}</div>'
-        + "".join(_rule(row, readers.get(row.rule, [])) for row in rules)
-    )
+    return "".join(_rule(row, readers.get(row.rule, [])) for row in report.each_rule)
 
 
 def _rule(row: RuleFacts, readers: Iterable[str]) -> str:

@@ -66,7 +66,7 @@ def sections(report: Report) -> list[Section]:
 
 
 def groups(report: Report) -> list[list[Section]]:
-    """Return the same in four groups: a page has plots, charts and a graph between them."""
+    """Return the same in four groups: a page has plots, charts and each rule between them."""
     every = [
         [_failed(report), _missing(report), *_cutflows(report)],
         _results(report),
