@@ -40,10 +40,10 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
     shown.add_argument("--json", action="store_true", help="the same as JSON")
     compare = commands.add_parser(
         "compare",
-        help="show which results of two build folders differ, and which rules got slower",
-        description="Compare the cutflows, the histograms bin by bin, and the resources that each "
-        "rule used. Exit status 0 if the results are the same, 1 if they differ, 2 if they cannot "
-        "be compared. Changes nothing.",
+        help="show which results of two build folders differ",
+        description="Compare cutflows, histograms bin by bin, plots, skims and other files. "
+        "Exit status 0 if the results are the same, 1 if they differ, 2 if they cannot be "
+        "compared. Changes nothing.",
     )
     compare.add_argument("build", type=values.folder, metavar="BUILD", help="a build folder")
     compare.add_argument("other", type=values.folder, metavar="OTHER", help="another build folder")

@@ -1,4 +1,4 @@
-"""Two build folders: which of their results differ, by which bins, and what got slower."""
+"""Two build folders: which of their results differ, and by which bins."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def cutflow(after: int, weights: float = 1.5) -> dict[str, Any]:
     return {"datasets": ["dy"], "nodes": [node]}
 
 
-def build(folder: Path, made: Any = None, cuts: Any = None, seconds: float = 4.0) -> Path:
-    """A build folder with a histogram, a cutflow, and a job that took some time."""
+def build(folder: Path, made: Any = None, cuts: Any = None) -> Path:
+    """A build folder with a histogram, a cutflow, and a job that is done."""
     job = tables.entry(signature=tables.signed("s"))
     (folder / layout.TASKS).mkdir(parents=True)
     (folder / layout.table("r")).write_text(tables.table(jobs={"k": job}).to_text())
     (folder / job.folder).mkdir(parents=True)
     record = {
         "rule": "r", "key": "k", "signature": tables.signed("s"), "host": "h", "started": 100.0,
-        "ended": 100.0 + seconds, "attempt": 1, "threads": 1, "asked": {}, "earlier": [],
-        "used": {"memory": 500, "cpu": seconds / 2}, "events": 100, "results": {},
+        "ended": 104.0, "attempt": 1, "threads": 1, "asked": {}, "earlier": [],
+        "used": {"memory": 500, "cpu": 2.0}, "events": 100, "results": {},
     }  # fmt: skip
     (folder / job.record).write_text(json.dumps(record, indent=1))
     for kind, name, content in (
@@ -71,14 +71,10 @@ def build(folder: Path, made: Any = None, cuts: Any = None, seconds: float = 4.0
 
 def test_the_same_results_are_the_same(tmp_path: Path) -> None:
     one = build(tmp_path / "one", histogram({"dy": [5], "data": [15]}))
-    other = build(tmp_path / "other", histogram({"data": [15], "dy": [5]}), seconds=8)
+    other = build(tmp_path / "other", histogram({"data": [15], "dy": [5]}))
     text, status = report.compared([one, other], as_json=False)
     assert status == 0
     assert "the results are the same: 1 cutflow, 1 histogram compared" in text.splitlines()
-    data, _ = report.compared([one, other], as_json=True)
-    (rule,) = json.loads(data)["rules"]
-    assert (rule["median"], rule["cpu_seconds"], rule["speed"]) == ([4, 8], [2, 4], [25, 12.5])
-    assert "4.00 s → 8.00 s" in text and "+100 %" in text
 
 
 def test_weights_that_were_added_in_another_order_are_the_same(tmp_path: Path) -> None:
