@@ -14,13 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from html import escape
 from importlib.resources import files as resources
-from itertools import cycle
 from pathlib import Path
 from urllib.parse import quote
 
 from fasthep_smk.contrib.report import document, measures, results, tables
 from fasthep_smk.contrib.report.document import Report, clean
-from fasthep_smk.contrib.report.drawing import COLOURS, drawn
+from fasthep_smk.contrib.report.drawing import drawn
 from fasthep_smk.contrib.report.facts import Facts, gather
 from fasthep_smk.contrib.report.numbers import amount, duration, size, when
 from fasthep_smk.contrib.report.rules import RuleFacts
@@ -305,12 +304,6 @@ def _charts(facts: Facts, report: Report) -> str:
     )
 
 
-def _colours(report: Report) -> dict[str, str]:
-    """Return the colour of each pool, the same in all pictures."""
-    pools = sorted({pool for row in report.each_rule for pool in row.pools})
-    return dict(zip(pools, cycle(COLOURS), strict=False))
-
-
 def _told(facts: Facts, report: Report, again: int | None) -> str:
     """Return what the charts show as JSON that can stand in a page, and when it reloads itself."""
     jobs, kinds = facts.ran, {"failed": [1], "running": [2]}
@@ -344,7 +337,6 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
         "times": [since(moment) for moment in times],
         "waiting": waiting,
         "running": {clean(pool): many for pool, many in running.items()},
-        "pools": _colours(report),
         "limits": {clean(pool): limit for pool, limit in limits.items() if limit},
         "queue": [
             [since(wait.time), clean(wait.pool), clean(wait.reason), wait.jobs]
@@ -378,8 +370,8 @@ def _rule(row: RuleFacts, readers: Iterable[str]) -> str:
     total, kept = sum(row.states.values()), len(row.jobs)
     of = f"{kept} of {amount(total)} jobs: failed and running jobs first, then the longest."
     return (
-        f'<details class="rule"><summary>{escape(row.rule)}</summary>'
-        f'<div id="rule-{encode(row.rule)}"><dl class="facts">{_described(facts)}</dl>'
+        f'<details class="rule" id="rule-{encode(row.rule)}"><summary>{escape(row.rule)}</summary>'
+        f'<div><dl class="facts">{_described(facts)}</dl>'
         f"{f'<p class=note>{of}</p>' if kept < total else ''}{_grid(tables.jobs_of(row))}</div>"
         "</details>"
     )
