@@ -12,7 +12,6 @@ import sys
 import threading
 from html import unescape
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -144,25 +143,6 @@ def test_each_rule_is_that_of_the_records_and_of_the_workflow(
         assert not mine
         assert f'<a href="#rule-{row["rule"]}"' in text
         assert text.count(f'id="rule-{row["rule"]}"') == 1
-
-
-def test_the_path_to_the_end_is_one_of_the_records(
-    data: dict[str, Any], records: list[dict[str, Any]]
-) -> None:
-    path = [(step["rule"], step["key"]) for step in data["critical_path"]]
-    by_name = {(one["rule"], one["key"]): one for one in records}
-    folders = {
-        f"smk/work/{one['rule']}/{one['key']}".rstrip("/"): (one["rule"], one["key"])
-        for one in records
-    }
-    latest = max(records, key=lambda one: one["ended"])
-    assert path[-1] == (latest["rule"], latest["key"])
-    for before, after in pairwise(path):
-        reads = {folders[folder] for folder in by_name[after]["made_of"]["reads"]}
-        assert before == max(reads, key=lambda name: by_name[name]["ended"])
-    for step in data["critical_path"]:
-        one = by_name[step["rule"], step["key"]]
-        assert step["seconds"] == pytest.approx(one["ended"] - one["started"])
 
 
 def test_cutflows_and_histograms_are_those_of_the_artifacts(

@@ -70,7 +70,7 @@ def groups(report: Report) -> list[list[Section]]:
     every = [
         [_failed(report), _missing(report), *_cutflows(report)],
         _results(report),
-        [_rules(report), _critical(report), _reasons(report)],
+        [_rules(report), _reasons(report)],
         _provenance(report),
     ]
     return [[section for section in group if section.rows] for group in every]
@@ -235,27 +235,6 @@ def _rules(report: Report) -> Section:
         "'fasthep-smk sizes' proposes what jobs should ask for.",
     ]
     return Section("rules", "Rules and pools", rows, notes)
-
-
-def _critical(report: Report) -> Section:
-    steps = report.critical_path
-    ran, waited = sum(step.seconds for step in steps), sum(step.waited for step in steps)
-    rows = [
-        {
-            "rule": step.rule,
-            "job": step.key,
-            "waited": duration(step.waited),
-            "ran": duration(step.seconds),
-        }
-        for step in steps
-    ]
-    notes = [
-        "Each of these jobs became ready when the job above it ended.",
-        f"Its jobs ran {duration(ran)} and were ready but waited for {duration(waited)}.",
-    ]
-    ended = report.verdict.state in ("finished", "partial")
-    title = "What set the end of the run" if ended else "What the job that ended last needed"
-    return Section("critical", title, rows, notes)
 
 
 def _reasons(report: Report) -> Section:
