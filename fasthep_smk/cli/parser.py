@@ -382,8 +382,7 @@ def _add_ops(commands: Commands) -> None:
     ops = commands.add_parser(
         "ops",
         help="list the operations, renderers, functions … that a workflow can use",
-        description="List what a workflow can use, or the parameters, inputs and results of one "
-        "operation.",
+        description="List what a workflow can use, or the parameters of one operation.",
     )
     ops.add_argument(
         "name", nargs="?", metavar="NAME", help="describe this operation in full, such as hep.hist"
