@@ -16,7 +16,7 @@ from fasthep_smk.plan.rules import Job, Rule, made_of, output_files
 from fasthep_smk.plan.signatures import seen_of
 from fasthep_smk.reuse.store import JobStore
 from fasthep_smk.storage import hard_links, layout, products, run_records
-from fasthep_smk.storage.record import FileFacts, ProductEntry, Record, Saved
+from fasthep_smk.storage.record import ProductEntry, Record, Saved
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 
@@ -249,7 +249,7 @@ def _linked(
     """Share the files of one job that has everything; its archive may hold more."""
     by_key = hard_links.entries(record)
     entries: list[ProductEntry] = []
-    described: dict[str, FileFacts] = {}
+    described: dict[str, files.FileFacts] = {}
     for key in [key for key in rule.keeps if key in keys]:
         entry, names = by_key[key].copy(), set(hard_links.files_of(by_key[key]["value"]))
         if products.ARCHIVE not in names:

@@ -10,7 +10,8 @@ from pathlib import Path
 from fasthep_smk.flow.shapes import Key
 from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.layout import ARCHIVE
-from fasthep_smk.storage.record import FileFacts, ProductEntry, Saved
+from fasthep_smk.storage.record import ProductEntry, Saved
+from fasthep_smk.util.files import FileFacts
 
 #: An entry of a record's products, and its files with what describes them.
 Shared = tuple[ProductEntry, dict[str, FileFacts]]

@@ -22,30 +22,6 @@ from fasthep_smk.util.files import FileFacts
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData, ProductOutline
 
-__all__ = [
-    "FORMAT",
-    "Asked",
-    "Content",
-    "Damaged",
-    "EarlierAttempt",
-    "FileFacts",
-    "MadeOf",
-    "PoolCount",
-    "ProductEntry",
-    "Record",
-    "RunFacts",
-    "Saved",
-    "Told",
-    "Used",
-    "ValueFacts",
-    "content_of",
-    "corrupt",
-    "made_of",
-    "read_record",
-    "write_record",
-]
-
-
 #: Changes when a file written before cannot be read any more.
 FORMAT = 1
 
