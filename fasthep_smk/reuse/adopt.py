@@ -16,6 +16,7 @@ from fasthep_smk.plan.rules import Job, Rule, made_of, output_files
 from fasthep_smk.plan.signatures import seen_of
 from fasthep_smk.reuse.store import JobStore
 from fasthep_smk.storage import hard_links, layout, products, run_records
+from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.record import ProductEntry, Record, Saved
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
@@ -80,9 +81,8 @@ class Index:
     def _is_file(self, folder: Path, name: str) -> bool:
         if (folder, name) not in self._there:
             facts = self.records[folder]["files"].get(name)
-            self._there[folder, name] = facts is not None and hard_links.is_file(
-                folder / name, facts
-            )
+            there = facts is not None and difference(folder / name, facts) is None
+            self._there[folder, name] = there
         return self._there[folder, name]
 
     def results_are_valid(self, folder: Path) -> bool:

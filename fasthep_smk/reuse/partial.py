@@ -128,7 +128,7 @@ class _Choice:
                 writes
                 and (
                     not record["made_of"]["nodes"].keys() <= self.values.keys()
-                    or self.store.lost_results(record)
+                    or not self.store.results_are_valid(record, content=False)
                 )
             )
         return self._usable[folder]
