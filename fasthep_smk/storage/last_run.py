@@ -53,9 +53,8 @@ def write(build: Path, run: LastRun) -> None:
 def read(build: Path) -> LastRun | None:
     """Return what the last run has left; ``None`` if none has, or it cannot be understood."""
     try:
-        return msgspec.convert(
-            json.loads(files.read_plain(build / layout.LAST_RUN)), ready(LastRun)
-        )
+        content = files.read_plain(build / layout.LAST_RUN)
+        return msgspec.convert(json.loads(content), ready(LastRun))
     except (OSError, ValueError, RecursionError, msgspec.ValidationError):
         return None
 

@@ -127,11 +127,8 @@ def entries(build: Path) -> dict[str, int]:
 
 def events_of(job: TaskJob, counted: Mapping[str, int]) -> int | None:
     """Return how many events the partition of a job has."""
-    partition = job.entry.partition
-    if partition is None:
-        return None
-    if partition["start"] is not None and partition["stop"] is not None:
-        return partition["stop"] - partition["start"]
+    if job.entry.partition is None or job.entry.events is not None:
+        return job.entry.events
     origin = job.entry.origin
     counts = [counted.get(file) for file in (origin["files"] if origin else ())]
     return counts[0] if len(counts) == 1 else None

@@ -94,14 +94,6 @@ class WorkerJob:
         return self.build / self.entry.folder
 
     @property
-    def events(self) -> int | None:
-        """How many events its partition has, if it is one's, and that is known."""
-        partition = self.entry.partition
-        if partition is None or partition["start"] is None or partition["stop"] is None:
-            return None
-        return partition["stop"] - partition["start"]
-
-    @property
     def record(self) -> Path:
         """The job's record: written last."""
         return self.build / self.entry.record
