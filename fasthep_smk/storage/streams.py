@@ -97,9 +97,11 @@ def write_stream(
     ``compress`` it takes a quarter of the time and twice the space.
     """
     array = ak.to_backend(array, "cpu")  # a modifier may have moved columns to a GPU
-    if not array.layout.is_record:  # such as a selection, which is an index into all events
-        array = _projected(array)
     layout = array.layout
+    if isinstance(layout, ak.contents.IndexedArray) and layout.content.is_record:
+        # A selection is an index into all events.
+        array = ak.Array(layout.project(), attrs=array.attrs)
+        layout = array.layout
     attrs = _plain_attrs(array)
     fields = select_columns(array.fields, live) if layout.is_record else []
     meta: _Meta = {
@@ -133,14 +135,6 @@ def read_stream(path: Path, meta: StreamMeta) -> ak.Array:
     array = _read_arrow(path, meta) if meta["codec"] == "arrow" else _read_buffers(path, meta)
     attrs = from_plain(meta.get("attrs") or {})
     return ak.Array(array, attrs=attrs) if attrs else array
-
-
-def _projected(array: ak.Array) -> ak.Array:
-    """Return an array of records with its index applied, if it is no more than an index."""
-    layout = array.layout
-    if isinstance(layout, ak.contents.IndexedArray) and layout.content.is_record:
-        return ak.Array(layout.project(), attrs=array.attrs)
-    return array
 
 
 def _write_arrow(
