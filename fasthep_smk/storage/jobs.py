@@ -210,10 +210,9 @@ def _is_build(folder: Path) -> bool:
 
 def _nearest_build(folder: Path) -> Path | None:
     """Return a build folder in, around or beside what is none."""
-    beside = folder.parent / "build"
-    for candidate in (folder / "build", *folder.parents[:3], beside):
-        if _is_build(candidate):
-            return candidate
+    for place in (folder / "build", *folder.parents[:3], folder.parent / "build"):
+        if _is_build(place):
+            return place
     try:
         builds = {path.name: path for path in folder.parent.iterdir() if _is_build(path)}
     except OSError:

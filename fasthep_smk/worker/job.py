@@ -125,7 +125,7 @@ class WorkerJob:
     def made_of(self) -> MadeOf:
         """What its products follow from: its nodes' signatures, and their origin."""
         nodes = self.table.nodes.get(self.entry.signed_as, {})
-        return made_of(self.entry, nodes, self.entry.origin)
+        return made_of(self.entry.nodes, self.entry.reads, nodes, self.entry.origin)
 
 
 @contextlib.contextmanager
