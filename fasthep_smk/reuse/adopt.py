@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,13 +37,14 @@ class Index:
 
     def __init__(self, finished: Iterable[tuple[Path, Record]], store: JobStore) -> None:
         self._store = store
-        self._valid: dict[Path, bool] = {}
         self.records: dict[Path, Record] = {}
         self.ran: dict[Value, list[Path]] = {}
         #: Of each product the folders it is in, and the columns that it has there.
         self._made: dict[tuple[str, ...], list[tuple[Path, _Columns]]] = {}
         self._files: dict[tuple[Path, str, str], frozenset[str]] = {}
-        self._there: dict[tuple[Path, str], bool] = {}
+        self._is_file = cache(self._look)
+        #: Whether what a job wrote for the user is still as it left it, by its folder.
+        self.results_are_valid = cache(self._look_at_results)
         for folder, record in finished:
             self.add(folder, record)
 
@@ -78,18 +81,12 @@ class Index:
         """Whether the files of a product exist and are as long as they were written."""
         return all(self._is_file(folder, name) for name in self._files[folder, *key])
 
-    def _is_file(self, folder: Path, name: str) -> bool:
-        if (folder, name) not in self._there:
-            facts = self.records[folder]["files"].get(name)
-            there = facts is not None and difference(folder / name, facts) is None
-            self._there[folder, name] = there
-        return self._there[folder, name]
+    def _look(self, folder: Path, name: str) -> bool:
+        facts = self.records[folder]["files"].get(name)
+        return facts is not None and difference(folder / name, facts) is None
 
-    def results_are_valid(self, folder: Path) -> bool:
-        """Whether what a job wrote for the user is still as it left it."""
-        if folder not in self._valid:
-            self._valid[folder] = self._store.results_are_valid(self.records[folder])
-        return self._valid[folder]
+    def _look_at_results(self, folder: Path) -> bool:
+        return self._store.results_are_valid(self.records[folder])
 
 
 def adopt(rule: Rule, job: Job, index: Index, store: JobStore) -> Record | None:
@@ -142,10 +139,10 @@ def adopt(rule: Rule, job: Job, index: Index, store: JobStore) -> Record | None:
     return record
 
 
+@dataclass
 class _Chosen:
-    def __init__(self) -> None:
-        self.nodes: dict[Path, list[str]] = {}
-        self.products: dict[Path, list[tuple[str, str]]] = {}
+    nodes: dict[Path, list[str]] = field(default_factory=dict)
+    products: dict[Path, list[tuple[str, str]]] = field(default_factory=dict)
 
 
 def _chosen(rule: Rule, job: Job, index: Index, writes: bool) -> _Chosen | None:
@@ -202,9 +199,9 @@ def with_partition(job: Job, record: Record) -> Record | None:
 
     ``None`` if it cannot be: what was recorded speaks of the old one.
     """
-    if all(run["partition"] == _partition(job) for run in record["runs"]):
-        return record
     partition = _partition(job)
+    if all(run["partition"] == partition for run in record["runs"]):
+        return record
     if not run_records.fits(record, partition):
         return None
     return {**record, "runs": [*run_records.runs(record, partition, job.nodes)]}
