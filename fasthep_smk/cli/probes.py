@@ -37,6 +37,7 @@ from fasthep_smk.util import files
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import encode, printable, shell
 from fasthep_smk.util.ownership import check_build
+from fasthep_smk.util.shapes import ready
 from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.worker.probe import WorkerFacts
 
@@ -274,7 +275,7 @@ def _printed(name: str, place: Path) -> Iterator[str]:
 def answer_of(path: Path) -> WorkerFacts | None:
     """Return what a probe has found; ``None`` if that is none: it comes from elsewhere."""
     try:
-        answer = msgspec.json.decode(path.read_bytes(), type=WorkerFacts)
+        answer = msgspec.json.decode(path.read_bytes(), type=ready(WorkerFacts))
     except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
         return None
     for name in ("host", "python", "where"):
