@@ -82,8 +82,11 @@ class NamedFiles:
         self.ignored = tuple(ignored)
         self._own = tuple(os.path.abspath(path) for path in own)  # noqa: PTH100
         self._patterns = [
-            os.path.normpath(os.path.join(root, os.path.expandvars(os.path.expanduser(pattern))))  # noqa: PTH111, PTH118
-            for pattern in self.ignored
+            (
+                said,
+                os.path.normpath(os.path.join(root, os.path.expandvars(os.path.expanduser(said)))),  # noqa: PTH111, PTH118
+            )
+            for said in self.ignored
             for root in (self.roots or (Path(),))
         ]
         self.identity = cache(self.identity_now)
@@ -139,10 +142,15 @@ class NamedFiles:
 
     def is_ignored(self, path: str) -> bool:
         """Whether a file is one that the workflow says to ignore, or lies in a folder of ours."""
-        return any(path == folder or path.startswith(f"{folder}/") for folder in self._own) or any(
-            fnmatchcase(path, pattern) or fnmatchcase(path, pattern.removesuffix("/**"))
-            for pattern in self._patterns
-        )
+        ours = any(path == folder or path.startswith(f"{folder}/") for folder in self._own)
+        return ours or self.ignored_by(path) is not None
+
+    def ignored_by(self, path: str) -> str | None:
+        """Return a pattern by which the workflow says to ignore a file, as it stands there."""
+        for said, pattern in self._patterns:
+            if fnmatchcase(path, pattern) or fnmatchcase(path, pattern.removesuffix("/**")):
+                return said
+        return None
 
     def is_made(self, path: str, by: str | None = None) -> bool:
         """Whether a file is as a job has written it: with ``by``, one of this operation."""
@@ -154,35 +162,35 @@ class NamedFiles:
     def _is_no_input(self, path: str) -> bool:
         return self.is_ignored(path) or self.is_made(path)
 
-    def _named(self, text: str, roots: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
+    def _named(self, text: str, roots: tuple[Path, ...]) -> list[tuple[str, Path]]:
         plain = os.path.expanduser(os.path.expandvars(local_path(text) or text))  # noqa: PTH111
         heads = [text, *([plain] if plain != text else [])]  # a name may hold "$" itself
         heads += [plain[: at.start()] for at in re.finditer(":", plain)]
+        pattern = _FIELD.sub("*", plain) if _PATTERN.match(plain) else None
+        found: dict[Path, str] = {}
+        # FAST-HEP looks beside the workflow, and code in the folder of the run: both count.
         for root in roots:
-            for head in heads:
-                path = root / head
-                with contextlib.suppress(OSError, ValueError):
-                    if path.is_file() and not self.is_ignored(os.path.normpath(path)):
-                        yield text, path
-                        return
-                    if "/" in head and path.is_dir() and self._is_inside(path, roots):
-                        yield from self._below(text, path)
-                        return
-        if _PATTERN.match(plain):
-            yield from self._matching(_FIELD.sub("*", plain), roots)
+            mark = " (another)" if found else ""
+            for name, path in self._in_root(text, heads, pattern, root, roots):
+                found.setdefault(path, name + mark)
+        return [(name, path) for path, name in found.items()]
 
-    def _matching(self, pattern: str, roots: Iterable[Path]) -> list[tuple[str, Path]]:
-        for root in roots:
-            names = sorted(glob.glob(pattern, root_dir=root))[:_MOST]  # noqa: PTH207
-            paths = [(name, root / name) for name in names]
-            matches = [
-                (name, path)
-                for name, path in paths
-                if path.is_file() and not self.is_ignored(os.path.normpath(path))
-            ]
-            if matches:
-                return matches
-        return []
+    def _in_root(
+        self, text: str, heads: list[str], pattern: str | None, root: Path, roots: tuple[Path, ...]
+    ) -> Iterator[tuple[str, Path]]:
+        for head in heads:
+            path = root / head
+            with contextlib.suppress(OSError, ValueError):
+                if path.is_file() and not self.is_ignored(os.path.normpath(path)):
+                    yield text, path
+                    return
+                if "/" in head and path.is_dir() and self._is_inside(path, roots):
+                    yield from self._below(text, path)
+                    return
+        for name in sorted(glob.glob(pattern, root_dir=root))[:_MOST] if pattern else ():  # noqa: PTH207
+            path = root / name
+            if path.is_file() and not self.is_ignored(os.path.normpath(path)):
+                yield name, path
 
     def _is_inside(self, folder: Path, roots: Iterable[Path]) -> bool:
         """Whether a folder holds none of the roots, nor a folder of ours."""

@@ -115,7 +115,7 @@ def _changes(translation: Translation) -> list[str]:
             if named.identity_now(path) != graph.identity_of(path)
             and not named.is_made(os.path.normpath(path), by)
         ]
-    surroundings = Surroundings(root, environment_of(build), named.ignored)
+    surroundings = Surroundings(root, environment_of(build), named.ignored, named.roots[-1])
     checks = Checks(build, surroundings, named)
     for job in translation.rules[-1].jobs.values():
         record = store.read(build / job.folder)

@@ -30,8 +30,11 @@ from fasthep_smk.storage.record import Record
 from fasthep_smk.util import files
 from fasthep_smk.util.shapes import ready
 
-#: ``written`` is a file that a job has written: as long as it is that file, it is no input.
-Kind = Literal["file", "module", "package", "variable", "written"]
+#: ``near`` is a file once more, by the way to it from the folder of a module or of the workflow:
+#: where that is moved or copied, code that looks beside it finds another file. ``written`` is a
+#: file that a job has written: as long as it is that file, it is no input. ``ignored`` is a pattern
+#: of ``ignore_reads`` that has kept files from being noted.
+Kind = Literal["file", "near", "module", "package", "variable", "written", "ignored"]
 
 #: Variables that describe a session, a batch system or credentials: no result may depend on them.
 _OF_SESSION = re.compile(
@@ -57,8 +60,9 @@ class Observation(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
     ``name`` is a path (relative to the folder of the run, below ``~``, ``module:path`` beside a
     module, or absolute), or the name of a module, package or variable; ``identity`` is ``None`` if
-    there was none. ``path`` is where the source of a module was; of a file with an absolute path
-    the machine, and of a package the environment that it was seen in.
+    there was none. ``path`` is where the source of a module was, also of that in ``module:path``;
+    of a file with an absolute path the machine, and of a package the environment that it was seen
+    in.
     """
 
     kind: Kind
@@ -72,13 +76,20 @@ class Surroundings:
     """Where names of observations are looked up: folder of the run, home, variables.
 
     ``variables`` are digests of the environment that the run was started with, of which those
-    that are ``ignored`` (``$NAME``) are as if they were not set.
+    that are ``ignored`` (``$NAME``) are as if they were not set. ``beside`` is the workflow's
+    folder, if that is not the folder of the run.
     """
 
     def __init__(
-        self, launch: Path, variables: Mapping[str, str], ignored: Collection[str] = ()
+        self,
+        launch: Path,
+        variables: Mapping[str, str],
+        ignored: Collection[str] = (),
+        beside: Path | None = None,
     ) -> None:
         self._launch = str(launch)
+        self._beside = beside or launch
+        self._ignored = ignored
         real = os.path.realpath(launch)
         self._starts = tuple(f"{path.rstrip('/')}/" for path in dict.fromkeys([self._launch, real]))
         self._home = f"{os.path.expanduser('~').rstrip('/')}/"  # noqa: PTH111
@@ -86,6 +97,7 @@ class Surroundings:
             name: value for name, value in variables.items() if f"${name}" not in ignored
         }
         self._identity = cache(self._look)
+        self._folders = cache(self._look_for)
 
     def name_of(self, path: str) -> str:
         """Return the name of a file that does not depend on where the project lies."""
@@ -110,6 +122,33 @@ class Surroundings:
             return self._home + name[2:]
         return os.path.join(self._launch, name)  # noqa: PTH118
 
+    def way_to(self, path: str, module: str) -> str | None:
+        """Return ``module:way`` of a file; ``None`` if it lies elsewhere than the module.
+
+        No ``module`` is the workflow.
+        """
+        folders = self._folders(module)
+        for start in folders:
+            if f"{path}/".startswith(f"{start}/"):
+                return f"{module}:{path[len(start) + 1 :] or '.'}"
+        names = [self.name_of(place) for place in (path, *folders[1:])]
+        if not folders or any(name.startswith(("/", "~/")) for name in names):
+            return None
+        return f"{module}:{os.path.relpath(*names)}"
+
+    def near(self, name: str, place: str) -> str:
+        """Return the absolute path of ``module:way``; ``place`` is where the module was."""
+        module, _, way = name.partition(":")
+        folder = next(iter(self._folders(module)), os.path.dirname(self.path_of(place)))  # noqa: PTH120
+        return os.path.join(folder, way)  # noqa: PTH118
+
+    def _look_for(self, module: str) -> tuple[str, ...]:
+        """Return the folder that a module, or the workflow, is in, as found and without links."""
+        from fasthep_smk.flow.op_identity import module_file
+
+        file = module_file(module) if module else self._beside / "workflow"
+        return (str(file.parent), os.path.realpath(file.parent)) if file is not None else ()
+
     def identity(self, observation: Observation) -> str | None:
         """Return what identifies now what was observed."""
         return self._identity(observation.kind, observation.name, observation.path)
@@ -126,7 +165,9 @@ class Surroundings:
 
             file = module_file(name)
             return file_identity(file if file is not None else self.path_of(path))
-        return file_identity(self.path_of(name))
+        if kind == "ignored":
+            return kind if name in self._ignored else None
+        return file_identity(self.near(name, path) if kind == "near" else self.path_of(name))
 
 
 class Checks:
@@ -165,6 +206,8 @@ class Checks:
         """
         if observation.kind == "package":
             return observation.path not in ("", sys.prefix)
+        if observation.kind == "near" and observation.path.startswith(("/", "~/")):
+            return not os.path.exists(self._surroundings.path_of(observation.path))  # noqa: PTH110
         if observation.kind != "file" or observation.path in ("", machine()):
             return False
         try:
@@ -176,15 +219,28 @@ class Checks:
     def _is_ignored(self, observation: Observation) -> bool:
         if observation.kind == "variable":
             return f"${observation.name}" in self._named.ignored
-        if observation.kind != "file":
+        if observation.kind == "file":
+            path = self._surroundings.path_of(observation.name)
+        elif observation.kind == "near":
+            path = self._surroundings.near(observation.name, observation.path)
+        else:
             return False
-        path = os.path.normpath(self._surroundings.path_of(observation.name))
+        path = os.path.normpath(path)
         return self._named.is_ignored(path) or self._named.is_made(path, observation.by)
 
 
 def _in_words(observation: Observation, now: str | None) -> str:
     variable = "the environment" if observation.name == ALL else f"the variable {observation.name}"
-    names = {"variable": variable, "package": f"the package {observation.name}"}
+    module, _, way = observation.name.partition(":")
+    names = {
+        "variable": variable,
+        "package": f"the package {observation.name}",
+        "near": f"{way} from the folder of {module or 'the workflow'}",
+    }
+    if observation.kind == "ignored":
+        return (
+            f"ignore_reads no longer has {observation.name}, and {observation.by} read such files"
+        )
     verb = "imported" if observation.kind in ("module", "package") else "read"
     subject = f"{names.get(observation.kind, observation.name)}, {verb} by {observation.by},"
     if now is None:

@@ -454,8 +454,11 @@ def reconcile(placed: Placed) -> Reconciled:
     take_compiled(placed.aside, build)
     for item in placed.variations:
         prepare_build(item.graph.plan, build)
-    surroundings = Surroundings(placed.root, keep_environment(build), placed.named.ignored)
-    checks = Checks(build, surroundings, placed.named)
+    named = placed.named
+    surroundings = Surroundings(
+        placed.root, keep_environment(build), named.ignored, named.roots[-1]
+    )
+    checks = Checks(build, surroundings, named)
     one_of_several = settings.variation is not None
     reuse = reuse_results(
         placed.rules, build, checks, partial=one_of_several, verify=settings.verify

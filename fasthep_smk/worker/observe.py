@@ -133,7 +133,7 @@ class Observer:
         self._began = time.time_ns()
         # Processes that the job forks tell here what they note.
         self._told = os.memfd_create("observed")
-        #: By path: the operation that asked for it, and what the file was then.
+        #: By path: the operation that asked for it, what the file was then, and the user's module.
         self.read: dict[str, list[Any]] = {}
         #: By path: the operation and the module of the user's that have written it.
         self.written: dict[str, list[str]] = {}
@@ -154,7 +154,6 @@ class Observer:
             (path, source): _seen(path)
             for text, source in named
             for path in self._candidates(text, source)
-            if not files.is_ignored(path)
         }
 
     # --- while the job runs ---------------------------------------------------------------------
@@ -202,7 +201,7 @@ class Observer:
         if before in self.read or before in self._known or self._is_passed_over(before):
             return
         if _nearest(before, self.written) is None and self._is_asked_for(place, frame):
-            self._keep("read", before, [self._operation(), _seen(place)])
+            self._keep("read", before, [self._operation(), _seen(place), self._module(frame)])
 
     def started(
         self, args: Iterable[Any], frame: FrameType | None, *, folder: Any = None, env: Any = None
@@ -279,22 +278,27 @@ class Observer:
     def observations(self) -> tuple[list[Observation], list[str]]:
         """Return what the job was observed to read, and the files that have changed meanwhile."""
         self._hear()
+        modules, packages = self._all_modules()
+        starts = self._starts(modules)
         reads: list[Observation] = []
         changed: list[str] = []
         for path, by, before, now in self._inputs():
             if now == before:
-                reads.append(self._of_file(path, by))
+                reads += self._of_file(path, by, starts | {self.read[path][2]}, modules)
             elif path not in self._handed_on and (now or not self._is_recent(before)):
                 changed.append(path)
         run = {path: name for name, (path, _, _) in self.modules.items()}
+        ignored = {self._files.ignored_by(path): by for path, (by, *_) in self.read.items()}
         for (path, source), before in self._named.items():
             others = self.read.keys() | self.written.keys()
             if source in run and path not in others and _seen(path) == before:
-                reads.append(self._of_file(path, run[source]))
+                if not self._files.is_ignored(path):
+                    reads += self._of_file(path, run[source], starts, modules)
+                ignored.setdefault(self._files.ignored_by(path), run[source])
+        reads += [Observation("ignored", one, by, "ignored") for one, by in ignored.items() if one]
         # What counts is the environment that the run was started with.
         variables = (Observation("variable", *item, None) for item in self.variables.items())
         reads += [replace(read, identity=self._surroundings.identity(read)) for read in variables]
-        modules, packages = self._all_modules()
         for name, (path, digest, by) in modules.items():
             self.sources[os.path.realpath(path)] = digest
             place = self._surroundings.name_of(path)
@@ -336,7 +340,7 @@ class Observer:
     def _inputs(self) -> Iterator[tuple[str, str, _Seen, _Seen]]:
         """Yield what was there and is not written: path, operation, what it was then and is now."""
         folders = {str(Path(path).parent) for path in self.written if "__pycache__" not in path}
-        for path, (by, before) in self.read.items():
+        for path, (by, before, _) in self.read.items():
             # Of what another process of the job has made, this one hears at the end.
             nearest = _nearest(path, self.written)
             if self._files.is_ignored(path) or path in folders or nearest not in (None, path):
@@ -411,10 +415,26 @@ class Observer:
             self._own_code[code] = package in self._own or outside
         return self._own_code[code]
 
-    def _of_file(self, path: str, by: str) -> Observation:
-        name = self._name_of(path)
-        place = machine() if name.startswith("/") else ""
-        return Observation("file", name, by, file_identity(path), place)
+    def _of_file(
+        self, path: str, by: str, starts: set[str], modules: Mapping[str, list[str]]
+    ) -> Iterator[Observation]:
+        """Yield what is noted of a file, also by the ways to it from the modules in ``starts``."""
+        name, identity = self._name_of(path), file_identity(path)
+        yield Observation("file", name, by, identity, machine() if name.startswith("/") else "")
+        for module in sorted(starts & (modules.keys() | {""})):
+            if (way := self._surroundings.way_to(path, module)) is not None:
+                place = self._surroundings.name_of(modules[module][0]) if module else ""
+                yield Observation("near", way, by, identity, place)
+
+    def _starts(self, modules: Mapping[str, list[str]]) -> set[str]:
+        """Return modules at the top; with ``""``, the workflow, if code looks up its path."""
+        own = [name for name, (path, *_) in modules.items() if not is_installed_file(path)]
+        tops = {name: name.partition(".")[0] for name in own}
+        found = {top if top in modules else name for name, top in tops.items()}
+        with contextlib.suppress(OSError):
+            sources = (Path(path).read_bytes() for path, _, _ in modules.values())
+            found |= {""} if any(b"workflow_path" in source for source in sources) else set()
+        return found
 
     def _name_of(self, path: str) -> str:
         """Return a name of a file that holds on other machines; by a module's folder if need be."""

@@ -370,7 +370,7 @@ def _observed(job: WorkerJob) -> tuple[Content, list[str]]:
         return _checked(job, named, None)
     observer = Observer(
         job.build,
-        Surroundings(launch, environment_of(job.build), run["ignore_reads"]),
+        Surroundings(launch, environment_of(job.build), run["ignore_reads"], beside),
         files=named,
         operation=current_operation,
         own=run["own_modules"],

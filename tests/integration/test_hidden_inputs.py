@@ -105,6 +105,10 @@ def reads(expression: str, path: str, named: str = "", **more: str) -> Hidden:
     return Hidden(source, {path: "1.5"}, {path: "2.5"}, named or path, **more)
 
 
+BESIDE = (
+    "from pathlib import Path\n"
+    "def factor(what, ctx): return Path(__file__).with_name('sf' + '.json').read_text()\n"
+)
 KINDS = {
     # --- code ---
     "a package above an imported module": Hidden(
@@ -324,6 +328,18 @@ KINDS = {
         "def factor(what, ctx):\n    try:\n        return float(open('over' + 'ride.txt').read())\n"
         "    except FileNotFoundError:\n        return 1.5\n",
         {}, {"override.txt": "2.5"}, "override.txt, read by my.scale, was not there before",
+    ),
+    # --- the same file is another one now ---
+    "a module that becomes a package with a table of its own": Hidden(
+        BESIDE, {"sf.json": "1.5"},
+        {"my_ops/__init__.py": BESIDE + MODULE, "my_ops/sf.json": "2.5"},
+        "sf.json from the folder of my_ops, read by my.scale",
+    ),
+    "a file that is no longer ignored": Hidden(
+        "def factor(what, ctx): return open('ignored/' + 'sf').read()\n", {"ignored/sf": "1.5"},
+        {"ignored/sf": "2.5", "workflow.yaml": WORKFLOW.format(module="my_ops", what="")
+            .replace("ignored/**", "other/**")},
+        "ignore_reads no longer has ignored/**, and my.scale read such files",
     ),
 }  # fmt: skip
 

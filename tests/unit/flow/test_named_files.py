@@ -57,6 +57,21 @@ def test_what_a_workflow_ignores_and_the_build_folder_are_not_looked_at(project:
     }
 
 
+def test_files_of_one_name_beside_the_workflow_and_in_the_folder_of_the_run_count(
+    project: Path,
+) -> None:
+    other = project / "sub"
+    (other / "sf").mkdir(parents=True)
+    named = NamedFiles([project, other])
+    for text in ("sf/a.json", "sf/{dataset}.json", "sf/"):
+        (other / "sf/a.json").write_text("1")
+        before = NamedFiles([project, other]).identities([text])
+        (other / "sf/a.json").write_text("2")
+        assert NamedFiles([project, other]).identities([text]) != before
+    assert list(named.find(["sf/a.json"]).values()) == [project / "sf/a.json", other / "sf/a.json"]
+    assert list(named.find([str(project / "sf.json")])) == [str(project / "sf.json")]
+
+
 def test_what_an_operation_has_written_is_no_input_of_it_until_it_is_edited(project: Path) -> None:
     path = project / "sf/a.json"
     named = NamedFiles([project]).knowing({str(path): {file_identity(path): {"my.write"}}})

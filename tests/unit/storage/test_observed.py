@@ -29,7 +29,7 @@ def change(project: Path) -> Change:
 
     def change(*found: Observation, ignored: tuple[str, ...] = (), **variables: str) -> str | None:
         digest = observed.save(project / "build", found)
-        surroundings = Surroundings(project, variables)
+        surroundings = Surroundings(project, variables, ignored)
         checks = Checks(project / "build", surroundings, NamedFiles([project], ignored))
         return checks.change({"observed": [digest]})
 
@@ -62,6 +62,39 @@ def test_what_is_ignored_does_not_count(change: Change, project: Path) -> None:
     found = read("sf.json", project), Observation("variable", "SF", "my.op", "digest")
     (project / "sf.json").write_text("2")
     assert change(*found, ignored=("*.json", "$SF")) is None
+
+
+def test_a_pattern_that_is_no_longer_ignored_counts(change: Change) -> None:
+    found = Observation("ignored", "*.json", "my.op", "ignored")
+    assert change(found, ignored=("*.json",)) is None
+    assert change(found) == "ignore_reads no longer has *.json, and my.op read such files"
+
+
+def test_a_file_counts_that_lies_so_from_where_its_module_or_workflow_is_now(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a copy of code, workflow and table they find the copy of the table."""
+    for name in ("v1", "v2"):
+        (project / name / "code").mkdir(parents=True)
+        (project / name / "code/smk_near.py").write_text("")
+        (project / name / "sf.json").write_text("1")
+    identity = file_identity(project / "sf.json")
+
+    def seen(version: str) -> tuple[Surroundings, list[str | None]]:
+        monkeypatch.syspath_prepend(str(project / version / "code"))
+        found = Surroundings(project, {}, beside=project / version)
+        names = [
+            found.way_to(f"{project}/{version}/sf.json", module) for module in ("smk_near", "")
+        ]
+        assert names == ["smk_near:../sf.json", ":sf.json"]
+        near = [Observation("near", str(name), "my.op", identity) for name in names]
+        return found, [found.identity(one) for one in near]
+
+    assert seen("v1")[1] == seen("v2")[1] == [identity, identity]
+    (project / "v2/sf.json").write_text("2")
+    found, now = seen("v2")
+    assert now == [file_identity(project / "v2/sf.json")] * 2
+    assert found.way_to("/etc/hosts", "smk_near") is None
 
 
 def test_a_file_that_jobs_write_counts_for_other_operations_only(project: Path) -> None:

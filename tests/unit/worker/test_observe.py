@@ -331,6 +331,27 @@ def test_a_folder_is_looked_at_once(reads: Reads, monkeypatch: pytest.MonkeyPatc
     assert len(looked_at) == 3, "when it is listed, and twice at the end: changed, and to what"
 
 
+@pytest.mark.parametrize(
+    ("source", "noted"),
+    [
+        ("open('sub/a' + '.json').read()", ["smk_own:sub/a.json"]),
+        (
+            "open('sub/a' + '.json').read()  # ctx['workflow_path']",
+            [":sub/a.json", "smk_own:sub/a.json"],
+        ),
+        ("open('/etc/host' + 's').read()", []),
+    ],
+)
+def test_a_file_is_noted_by_the_way_to_it_too(reads: Reads, source: str, noted: list[str]) -> None:
+    assert names(reads(source), "near") == noted
+
+
+@pytest.mark.parametrize("text", ["'sub/b.json'", "'sub/b' + '.json'"])
+def test_a_pattern_that_a_file_is_ignored_by_is_noted(reads: Reads, text: str) -> None:
+    found = reads(f"NAME = {text}\nopen(NAME).read()")
+    assert (names(found), names(found, "ignored")) == ([], ["sub/b.json"])
+
+
 def test_a_file_says_who_read_it_and_what_it_was(reads: Reads, folder: Path) -> None:
     found = [one for one in reads("open('sf.json').read()") if one.kind == "file"]
     assert [(one.by, one.name) for one in found] == [("my.op", "sf.json")]
