@@ -96,6 +96,29 @@ def test_files_outside_the_build_folder_are_made_again(analysis: Path, smk: Run)
     assert run(plain) == written
 
 
+def test_a_file_of_several_jobs_gets_a_warning(finished: Path, smk: Run) -> None:
+    ops, workflow = finished / "own_ops.py", finished / "workflow.yaml"
+    returns = "    return ak.with_field"
+    writes = "    (Path(ctx['outdir']) / 'list.txt').write_text(str(stream.met.tolist()))\n"
+    ops.write_text(
+        "from pathlib import Path\n" + ops.read_text().replace(returns, writes + returns)
+    )
+    with workflow.open("a") as stream:
+        stream.write("systematics:\n  include_nominal: true\n  variations:\n")
+        stream.write("    - {name: up, replace: {met: MET_px}}\n")
+    done = smk("workflow.yaml", "-j", "2", "--no-preflight", cwd=finished)
+    assert done.returncode == 0, done.stderr
+    unique = "ctx['partition']['id'] and ctx['variation']['name']"
+    said = "list.txt was written by 6 jobs of Own, each over the other's: only one of these is left"
+    assert f"warning: {said}. Let the file's name contain {unique}\n" in done.stderr
+    name = "f\"list_{ctx['partition']['id']}_{ctx.get('variation', {}).get('name')}.txt\""
+    ops.write_text(ops.read_text().replace("'list.txt'", name))
+    done = smk("workflow.yaml", "-j", "2", "--no-preflight", cwd=finished)
+    assert done.returncode == 0, done.stderr
+    assert "written by" not in done.stderr
+    assert len([*(finished / "build").glob("list_*_*.txt")]) == 6
+
+
 def test_a_run_of_a_part_leaves_the_results_of_the_end_in_place(finished: Path, smk: Run) -> None:
     (finished / "factor.txt").write_text("2.0")
     done = smk("workflow.yaml", "--", "--until", "stages_Vars_to_Met", cwd=finished)
