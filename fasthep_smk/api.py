@@ -120,8 +120,8 @@ def load_results(build: str | os.PathLike[str] = "build") -> Results:
         )
     run = last_run.read(folder)
     if run is not None and run["outcome"] != "finished":
-        text = f"the last run in {folder} has not finished ({run['outcome']}): results may be of "
-        warnings.warn(f"{text}different versions of the workflow", stacklevel=2)
+        text = f"the last run in {folder} has not finished ({run['outcome']}): results may "
+        warnings.warn(f"{text}come from different versions of the workflow", stacklevel=2)
     return results
 
 
@@ -212,7 +212,7 @@ class Results:
     def _variation(self, name: str | None) -> str:
         names = self.variations
         if name is None and (names[0] == _ONLY or len(names) == 1):
-            return names[0]
+            name = names[0]
         if name is None:
             raise Findings.one(
                 "has no nominal results",
@@ -222,6 +222,11 @@ class Results:
             )
         if name not in names:
             raise self._unknown("variation", name, names)
+        run = last_run.read(self.build)
+        alone = run.get("variation") if run else None
+        if alone not in (None, name):
+            text = f"the last run made variation {alone!r} alone: results of {name!r} may be of an "
+            warnings.warn(f"{text}earlier version of the workflow", stacklevel=4)
         return name
 
     def _artifacts(self, variation: str | None) -> Path:

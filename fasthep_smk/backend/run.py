@@ -91,7 +91,7 @@ def _check_build(build: Path) -> None:
     except Findings as error:
         if was_closed:
             raise
-        first = "umask 022, since FAST-HEP has made files before this; then"
+        first = "umask 022, since FAST-HEP has already made files; then"
         findings = [replace(finding, hint=f"{first} {finding.hint}") for finding in error.findings]
         raise Findings(findings) from None
 
@@ -109,7 +109,7 @@ def settings_of(plan: Plan, ctx: YamlMapping) -> RunSettings:
     root = Path(str(plan.provenance.get("root") or Path.cwd()))
     if root.resolve() != Path.cwd():
         raise Findings.one(
-            "the project's root is not the current folder, where the backend snakemake runs jobs",
+            "the backend snakemake runs jobs in the current folder: it is not the project's root",
             value=str(root),
             expected=str(Path.cwd()),
             hint=f"{shell(['cd', root])}, and run there",
@@ -186,12 +186,11 @@ def _agree(placed: Placed, plan: Plan, ctx: YamlMapping) -> None:
             "the backend snakemake runs all partitions that are not done yet",
             key="--partition",
             value=f"{len(asked)} of {len(whole)} partitions",
-            hint="leave it out; the message of a failed job has the command that runs it alone",
+            hint="leave it out; the message on a failed job has the command to run only that job",
         )
     if ours is None or _content(ours) != _content(plan):
         raise Findings.one(
-            "the workflow no longer gives the plan that is to be run: the workflow was edited, or "
-            "the plan was",
+            "the workflow no longer gives this plan: either the workflow or the plan was edited",
             file=placed.shown,
             hint="compile it again: fasthep compile, or fasthep run",
         )

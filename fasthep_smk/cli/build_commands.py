@@ -18,8 +18,8 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
     status = commands.add_parser(
         "status",
         help="count the jobs done, running, failed and to do; show disk use",
-        description="Count the jobs of a build folder that are done, running, failed or to do, "
-        "and show who works on it and its disk use. Changes nothing.",
+        description="Count the jobs of a build folder that are done, running, failed or to do. "
+        "Show which run uses the folder, and its disk use. Changes nothing.",
     )
     status.add_argument("--json", action="store_true", help="as JSON")
     status.add_argument(
@@ -40,13 +40,13 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
     shown.add_argument("--json", action="store_true", help="the same as JSON")
     compare = commands.add_parser(
         "compare",
-        help="show which results of two build folders differ, and which rules got slower",
-        description="Compare the cutflows, the histograms bin by bin, and what each rule took. "
+        help="show which results of two build folders differ",
+        description="Compare cutflows, histograms bin by bin, plots, skims and other files. "
         "Exit status 0 if the results are the same, 1 if they differ, 2 if they cannot be "
         "compared. Changes nothing.",
     )
     compare.add_argument("build", type=values.folder, metavar="BUILD", help="a build folder")
-    compare.add_argument("other", type=values.folder, metavar="OTHER", help="another one")
+    compare.add_argument("other", type=values.folder, metavar="OTHER", help="another build folder")
     compare.add_argument("--json", action="store_true", help="as JSON")
     add_trust(compare)
     sizes = commands.add_parser(
@@ -59,25 +59,25 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
     sizes.add_argument("--json", action="store_true", help="the same as JSON, in bytes and seconds")
     cancel = commands.add_parser(
         "cancel",
-        help="stop a run, and cancel the jobs that it has in a batch system",
+        help="stop a run, and cancel its jobs in the batch system",
         description="Stop the run of a build folder as Ctrl-C does, and cancel jobs that an "
         "earlier run has left in a batch system's queue. Finished jobs are kept.",
     )
     retry = commands.add_parser(
         "retry",
         help="cancel one job in the queue, so that the run submits it again",
-        description="Cancel one job in the queue, such as one that hangs: the run submits it "
-        "again, and that uses up no attempt.",
+        description="Cancel one job in the queue, such as one that hangs. The run submits it "
+        "again, and this does not use up an attempt.",
     )
     retry.add_argument(
-        "job", metavar="JOB", help="its name or number in the queue, as status lists them"
+        "job", metavar="JOB", help="the job's name or its number in the queue; status lists both"
     )
     clean = commands.add_parser(
         "clean",
         help="delete what a finished run does not need",
         description="Delete superseded results, event streams between jobs, leftovers of killed "
-        "jobs, logs of succeeded ones and unused metadata. Results and products stay; a later run "
-        "makes again what it needs.",
+        "jobs, logs of succeeded jobs and unused metadata. Results and products stay; a later run "
+        "remakes what it needs.",
     )
     clean.add_argument(
         "--all",
@@ -99,8 +99,9 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "--keep",
         choices=("all", "auto", "none"),
         default="auto",
-        help="intermediate files to keep after a success: all; auto (the default), which limits "
-        "superseded results; none but those that a run without changes needs",
+        help="which intermediate files to keep after a success; all: every file; auto (the "
+        "default): every file, but limit superseded results; none: only those that a run "
+        "without changes needs",
     )
 
 
@@ -108,6 +109,6 @@ def add_trust(command: Parser) -> None:
     command.add_argument(
         "--trust-build",
         action="store_true",
-        help="use a build folder even if other users have made or may write files in it: their "
-        "code then runs in your name",
+        help="use a build folder even if other users have written or may write files in it: "
+        "their code then runs in your name",
     )

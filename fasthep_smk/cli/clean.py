@@ -43,7 +43,7 @@ def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> F
                 "jobs of an earlier run may still be in the queue, and write to this folder",
                 key="BUILD",
                 value=str(folder),
-                hint="run again, which takes them over, or cancel them with 'fasthep-smk cancel'",
+                hint="run again: the run takes them over; or cancel them: 'fasthep-smk cancel'",
             )
         parts = _to_clean(build, everything=everything)
         freed = freed_amounts(parts)

@@ -36,11 +36,10 @@ from fasthep_smk.translate.translation import execution_of_site
 from fasthep_smk.util.errors import Finding, Findings, SmkError, UsageError
 from fasthep_smk.util.names import printable, shell
 from fasthep_smk.util.scratch import scratch
-from fasthep_smk.worker.probe import describe_worker
+from fasthep_smk.worker.probe import WorkerFacts, describe_worker
 
 if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Placed
-    from fasthep_smk.worker.probe import WorkerFacts
 
 CheckState = Literal["ok", "note", "FAILED"]
 #: Seconds by which two clocks may differ: time stamps of files are compared across machines.
@@ -143,7 +142,9 @@ def _system(execution: Execution) -> Iterator[Check]:
     summary = "; ".join(line.strip() for line in draft.remarks[1:]) or "it is this machine"
     yield Check(f"{name} answers", "ok", summary)
     if module.settings(execution.site).get("slurm-status-command") == "squeue":
-        yield Check("accounting", "note", "off: squeue tells the states of jobs (already set)")
+        yield Check(
+            "accounting", "note", "off: squeue is asked for the states of jobs (already set)"
+        )
 
 
 def _folder(execution: Execution, folder: Path) -> Check:
@@ -169,20 +170,16 @@ def credential_checks(required: Iterable[Requirement]) -> Iterator[Check]:
     now = time.time()
     for kind, credential in {**dict.fromkeys(wanted), **look()}.items():
         requirement = wanted.get(kind, Requirement(kind))
-        wrong = problems(requirement, credential, now=now)
         state: CheckState = "ok"
-        if wrong:
+        texts, fixes = [], []
+        for problem in problems(requirement, credential, now=now):
             state = "FAILED" if kind in wanted else "note"
-        text = _described(credential) if credential is not None else ""
-        fixes = [problem.fix for problem in wrong]
-        if (
-            not wrong
-            and credential is not None
-            and credential.end is not None
-            and credential.end < now + _A_DAY
-        ):
-            state, fixes = "note", [renewal(requirement, credential)]
-        texts = [*(problem.what for problem in wrong), *([text] if text else [])]
+            texts.append(problem.what)
+            fixes.append(problem.fix)
+        if credential is not None:
+            texts.append(_described(credential))
+            if state == "ok" and credential.end is not None and credential.end < now + _A_DAY:
+                state, fixes = "note", [renewal(requirement, credential)]
         name = f"{NAMES[kind]}, required" if kind in wanted else NAMES[kind]
         yield Check(name, state, "; ".join(texts), "; ".join(dict.fromkeys(fixes)))
 
@@ -191,16 +188,17 @@ def _described(credential: Credential) -> str:
     """Return all that is known of a credential; nothing of it is secret."""
     if credential.problem is not None:
         return f"{credential.where}: {credential.problem}"
-    left = "" if credential.end is None else f", {(credential.end - time.time()) / 3600:.1f} h left"
+    end = "no expiry time"
+    if credential.end is not None:
+        left = (credential.end - time.time()) / 3600
+        end = f"expires {moment(credential.end)}, {left:.1f} h left"
     parts = [
         credential.where,
         credential.subject and f"subject {credential.subject}",
         credential.issuer and f"issuer {credential.issuer}",
         credential.attested and f"VOMS {', '.join(credential.vos) or 'attributes'}",
         credential.mode is not None and f"mode {credential.mode:03o}",
-        f"expires {moment(credential.end)}{left}"
-        if credential.end is not None
-        else "no expiry time",
+        end,
     ]
     return "; ".join(part for part in parts if part)
 
@@ -232,7 +230,7 @@ def _environment(
         built, text = packing().describe_environment(asked.type, modules, archives)
     except SmkError as error:
         return Check(name, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
-    text += "; jobs are sent it" if sent else "; used only by jobs in transfer mode"
+    text += "; it is sent to jobs" if sent else "; used only by jobs in transfer mode"
     fix = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
     return Check(name, "ok" if built else "note", text, fix)
 
@@ -290,7 +288,7 @@ def _outcome(rule: Rule, answer: WorkerFacts | Silence, here: WorkerFacts) -> Ch
         text += f", {_count(answer['gpus'], 'GPU')}{models}"
     asked = rule.route.attempts[0].request.gpus
     if asked > answer["gpus"]:
-        wrong = f"it asks for {_count(asked, 'GPU')}, and its job sees {answer['gpus'] or 'none'}"
+        wrong = f"it asks for {_count(asked, 'GPU')}, but its job sees {answer['gpus'] or 'none'}"
         return Check(name, "FAILED", f"{text}; {wrong}", "let this pool use nodes with GPUs")
     if differences := "; ".join(_differences(answer, here)):
         return Check(name, "FAILED", f"{text}; {differences}", "use the same environment there")

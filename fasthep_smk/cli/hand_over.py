@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         how = json.loads((build / layout.HOW_TO_ASK).read_text(encoding="utf-8"))
         if how["only"] is not None:
             raise SmkError(
-                f"variation {how['only']!r} alone was translated: first run\n"
+                f"only variation {how['only']!r} was translated: first run\n"
                 f"    fasthep-smk translate {how['workflow']} --outdir {build}"
             )
         os.chdir(how["folder"])
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         }
         for path in {*answer["made"]}.difference(reply["made"]):
             print(
-                f"fasthep-smk: no rule can wait for {path}: Snakemake fills in such names",
+                f"fasthep-smk: no rule can wait for {path}: its name is a pattern for Snakemake",
                 file=sys.stderr,
             )
         print(json.dumps(reply))

@@ -20,12 +20,6 @@ from fasthep_smk.storage.jobs import is_done, read_jobs, state_of
 from fasthep_smk.storage.missing_report import reported
 from fasthep_smk.util.errors import RunFailed, SmkError
 
-#: A run has ended well, and was told after ``--`` or by its profile not to run its jobs.
-_UNFINISHED = {
-    "outcome": "unfinished",
-    "problem": "Snakemake has not run all jobs: an option after -- or the profile left some out",
-}
-
 
 def with_last_line(arguments: list[str], obey: Callable[[argparse.Namespace], int]) -> int:
     """Let ``obey`` run a workflow, then print the line; return or raise what ``obey`` does."""
@@ -39,7 +33,8 @@ def with_last_line(arguments: list[str], obey: Callable[[argparse.Namespace], in
     with _standard_output() as stream:
         try:
             status = obey(options)
-            outcome, problem = ended_as(build), reported(build) or ""
+            outcome = ended_as(build)
+            problem = last_run.UNFINISHED if outcome == "unfinished" else reported(build) or ""
             return status
         except KeyboardInterrupt:
             outcome = "stopped"
@@ -69,8 +64,7 @@ def _print_line(stream: TextIO, outcome: str, problem: str, build: Path | None) 
 def _left_in(build: Path, outcome: str) -> dict[str, Any]:
     """Return what a run has left in its build folder: its page, and the states of its jobs.
 
-    Jobs that were stopped with the run have not failed. A run that has ended well may have been
-    told to run nothing; then it has another ``outcome``, which is returned, too.
+    Jobs that were stopped with the run have not failed.
     """
     notes = {
         (note.rule, note.key): note
@@ -84,11 +78,7 @@ def _left_in(build: Path, outcome: str) -> dict[str, Any]:
     }
     count = Counter(states.values())
     done, failed, page = count["done"], count["failed"], build / layout.REPORT
-    # A partial run or one of a sample does without some partitions, and without no other job.
-    needed = [states[job.rule, job.key] for job in jobs if job.entry.partition is None]
-    is_left = any(state != "done" for state in needed)
     return {
-        **(_UNFINISHED if is_left and outcome not in ("failed", "stopped") else {}),
         "report": str(page) if page.is_file() else None,
         "jobs": {"done": done, "failed": failed, "left": count.total() - done - failed},
         "failures": [failure_as_data(notes[job]) for job in states if states[job] == "failed"],

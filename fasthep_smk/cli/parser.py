@@ -23,6 +23,11 @@ SHELLS = {
     "zsh": 'eval "$(fasthep-smk completion zsh)"    # in ~/.zshrc, after compinit',
     "fish": "fasthep-smk completion fish | source    # in ~/.config/fish/config.fish",
 }
+#: Options of a run that Snakemake has, too.
+_SNAKEMAKES = {
+    "-h", "--help", "-j", "--cores", "--jobs", "-k", "--keep-going", "-n", "--dry-run", "-q",
+    "--quiet", "-v", "--profile", "--verbose",
+}  # fmt: skip
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -92,7 +97,7 @@ def make_parser() -> Parser:
     run = commands.add_parser(
         "run",
         help="compile, translate and run a workflow",
-        description="Compile, translate and run a workflow. What follows -- goes to Snakemake.",
+        description="Compile, translate and run a workflow. Options after -- go to Snakemake.",
     )
     _add_init(commands)
     translate = commands.add_parser(
@@ -109,8 +114,8 @@ def make_parser() -> Parser:
     explain = commands.add_parser(
         "explain",
         help="show rules, pools, requests and files; run nothing",
-        description="Show the rules of a workflow, their pools and why, what they request, and "
-        "where each setting comes from. Runs and writes nothing.",
+        description="Show each rule of a workflow, its pool and the reason for it, what it "
+        "requests, and where each setting comes from. Runs and writes nothing.",
     )
     explain.add_argument("--json", action="store_true", help="as JSON")
     check = commands.add_parser(
@@ -122,7 +127,7 @@ def make_parser() -> Parser:
         "forecast",
         help="estimate what the rest of a run will take; run nothing",
         description="Estimate the time, core-hours, memory and disk that the remaining jobs will "
-        "take, from those that are done, such as of a sample. Runs and writes nothing.",
+        "take, from jobs that are done, such as those of a sample. Runs and writes nothing.",
     )
     forecast.add_argument("--json", action="store_true", help="as JSON, in seconds and bytes")
     doctor = commands.add_parser(
@@ -140,15 +145,15 @@ def make_parser() -> Parser:
         type=values.positive,
         default=300,
         metavar="SECONDS",
-        help="for all probe jobs together (default: 300)",
+        help="time limit of all probe jobs together (default: 300)",
     )
     site = commands.add_parser("site", help="write a first site profile", description="Sites.")
     actions = site.add_subparsers(dest="action", metavar="ACTION", required=True)
     init = actions.add_parser(
         "init",
         help="ask the batch system and write a first profile",
-        description="Ask the batch system what partitions or slots, limits, GPUs and accounting "
-        "it has, and write a first profile (config.yaml and pools.yaml) to adapt.",
+        description="Ask the batch system for its partitions or slots, limits, GPUs and "
+        "accounting. Write a first profile (config.yaml and pools.yaml), which you adapt.",
     )
     init.add_argument("system", choices=("slurm", "htcondor", "local"))
     init.add_argument("folder", nargs="?", type=values.folder, help="default: site-SYSTEM")
@@ -160,14 +165,7 @@ def make_parser() -> Parser:
     _add_help(commands)
     for command in (run, translate, why, explain, check, forecast):
         command.add_argument("workflow", type=Path, help="the workflow's YAML file")
-        command.add_argument(
-            "-o",
-            "--outdir",
-            type=values.folder,
-            default=Path("build"),
-            metavar="FOLDER",
-            help="build folder (default: build)",
-        )
+        _add_outdir(command, "build folder (default: build)")
         command.add_argument(
             "--chunk-size",
             type=values.events,
@@ -178,16 +176,16 @@ def make_parser() -> Parser:
             "--granularity",
             choices=("auto", "stage"),
             default="auto",
-            help="join stages into one rule unless a file between them saves work (auto, the "
-            "default), or make one rule per stage (stage)",
+            help="auto (the default): join stages into one rule unless a file between them saves "
+            "work; stage: make one rule per stage",
         )
         command.add_argument(
             "--bundle",
             type=values.bundle,
             default="auto",
             metavar="N",
-            help="run N jobs one after the other as one; auto (the default) does so where jobs are "
-            "tiny or too many",
+            help="run N jobs, one after the other, as one job; auto (the default) does so if jobs "
+            "are tiny or too many",
         )
         command.add_argument(
             "--variation", metavar="NAME", help="only this systematic variation (default: all)"
@@ -197,16 +195,17 @@ def make_parser() -> Parser:
         command.add_argument(
             "--profile",
             metavar="SITE",
-            help="where to run: local, slurm, htcondor, or a Snakemake profile, a folder that may "
-            "hold a pools.yaml (default: SNAKEMAKE_PROFILE, profiles/default beside the workflow, "
-            "execution.strategy, or your profile called default)",
+            help="where to run: local, slurm, htcondor, or the folder of a Snakemake profile, "
+            "which may hold a pools.yaml (default: the first of SNAKEMAKE_PROFILE, "
+            "profiles/default beside the workflow, execution.strategy, and your profile called "
+            "default)",
         )
         command.add_argument(
             "--identity",
             choices=("stat", "checksum"),
             default="stat",
-            help="tell a changed input file by size, modification time and first bytes (stat, the "
-            "default), or by its content (checksum)",
+            help="how to notice that an input file has changed: by size, modification time and "
+            "first bytes (stat, the default), or by content (checksum)",
         )
         command.add_argument(
             "--shrink-to-fit",
@@ -217,25 +216,24 @@ def make_parser() -> Parser:
             "--sizes",
             type=Path,
             metavar="FILE",
-            help="take the memory and time of jobs from this file of 'fasthep-smk sizes', not "
-            "from their pools",
+            help="take the memory and time of jobs from this file, which 'fasthep-smk sizes' has "
+            "written, not from their pools",
         )
-    for command in (run, translate, why, explain, check, forecast):
         add_trust(command)
     for command in (run, translate, why):
         command.add_argument(
             "--rerun",
             action="append",
             metavar="STAGE",
-            help="run this stage, and what depends on it, again after a change that is not "
-            "noticed, such as of a database; may be given several times",
+            help="run this stage again, and what depends on it: for a change that fasthep-smk does "
+            "not notice, such as in a database; may be given several times",
         )
     for command in (run, why):
         command.add_argument(
             "--verify",
             action="store_true",
-            help="read all files of finished jobs, and make those with changed content again, not "
-            "only those that are missing or have another size",
+            help="read all files of finished jobs, and make a file again also if its content has "
+            "changed, not only if it is missing or has another size",
         )
     for command in (run, translate, check):
         command.add_argument(
@@ -261,7 +259,7 @@ def make_parser() -> Parser:
             dest="jobs",
             type=values.jobs,
             metavar="N",
-            help="cores at a time, or all (the default); on a cluster, jobs at a time",
+            help="use N cores at a time, or all (the default); on a cluster, run N jobs at a time",
         )
     run.add_argument(
         "-k",
@@ -273,14 +271,8 @@ def make_parser() -> Parser:
         "--accept-missing",
         type=values.limit,
         metavar="LIMIT",
-        help="keep going, and finish without failed partitions if there are at most this number "
-        "(3) or share (1%%) of them",
-    )
-    run.add_argument(
-        "--notify",
-        metavar="COMMAND",
-        help="run this shell command when the run has ended, well or not, with "
-        "FASTHEP_SMK_STATUS, FASTHEP_SMK_SUMMARY and FASTHEP_SMK_BUILD in its environment",
+        help="keep going, and finish without the failed partitions if they are at most this number "
+        "(3) or share (1%%) of all",
     )
     ends = run.add_mutually_exclusive_group()
     ends.add_argument(
@@ -302,7 +294,7 @@ def make_parser() -> Parser:
         "--waiting",
         type=values.positive,
         metavar="SECONDS",
-        help="say what jobs wait for if none finishes in this time (default: 60)",
+        help="if no job finishes in this time, say what jobs wait for (default: 60)",
     )
     loud = run.add_mutually_exclusive_group()
     loud.add_argument(
@@ -317,6 +309,28 @@ def make_parser() -> Parser:
     return parser
 
 
+def _add_outdir(command: Parser, text: str) -> None:
+    command.add_argument(
+        "-o",
+        "--outdir",
+        type=values.folder,
+        default=Path("build"),
+        metavar="FOLDER",
+        help=text,
+    )
+
+
+def _add_folder(command: Parser, text: str) -> None:
+    command.add_argument(
+        "folder",
+        type=values.folder,
+        nargs="?",
+        default=Path(),
+        metavar="FOLDER",
+        help=text,
+    )
+
+
 def _add_sample(command: Parser) -> None:
     """Add what chooses some of the partitions."""
     group = command.add_mutually_exclusive_group()
@@ -324,15 +338,15 @@ def _add_sample(command: Parser) -> None:
         "--sample",
         type=values.sample,
         metavar="SHARE",
-        help="run only this share (1%%) of the partitions of each dataset, at least one; results "
+        help="run only this share (1%%) of each dataset's partitions, but at least one; results "
         "are marked as a sample, and a later run adds the rest",
     )
     group.add_argument(
         "--partitions",
         type=values.partitions,
         metavar="DATASET:FIRST-LAST",
-        help="run only these partitions, counted from 1, and the first one of each other dataset, "
-        "as a sample: data:1-3,dy:2",
+        help="run only these partitions, such as data:1-3,dy:2, and the first partition of each "
+        "other dataset, as a sample; numbers count from 1",
     )
     group.add_argument(
         "--events",
@@ -350,24 +364,17 @@ def _add_init(commands: Commands) -> None:
         "generated events; with --from-root, a workflow that reads your own file. Overwrites "
         "nothing.",
     )
-    init.add_argument(
-        "folder",
-        type=values.folder,
-        nargs="?",
-        default=Path(),
-        metavar="FOLDER",
-        help="where to write it (default: the current folder)",
-    )
+    _add_folder(init, "where to write it (default: the current folder)")
     init.add_argument(
         "--from-root",
         metavar="FILE",
-        help="show the trees and branches of a ROOT file, and write a workflow with a first "
-        "histogram of it",
+        help="show the trees and branches of a ROOT file, and write a workflow that makes a first "
+        "histogram from it",
     )
     init.add_argument(
         "--tree",
         metavar="NAME",
-        help="with --from-root: this tree (default: the one with most entries)",
+        help="with --from-root: this tree (default: the one with the most entries)",
     )
 
 
@@ -375,11 +382,10 @@ def _add_ops(commands: Commands) -> None:
     ops = commands.add_parser(
         "ops",
         help="list the operations, renderers, functions … that a workflow can use",
-        description="List what a workflow can use, or the parameters, inputs and results of one "
-        "operation.",
+        description="List what a workflow can use, or the parameters of one operation.",
     )
     ops.add_argument(
-        "name", nargs="?", metavar="NAME", help="describe this one in full, such as hep.hist"
+        "name", nargs="?", metavar="NAME", help="describe this operation in full, such as hep.hist"
     )
     ops.add_argument(
         "--workflow",
@@ -423,21 +429,14 @@ def _add_pack(commands: Commands) -> None:
     pack.add_argument(
         "--environment",
         choices=PACKED,
-        help="the kind (default: that of the workflow or site, else that of this environment)",
+        help="what to pack (default: as the workflow or site says, else as this environment is)",
     )
-    pack.add_argument(
-        "-o",
-        "--outdir",
-        type=values.folder,
-        default=Path("build"),
-        metavar="FOLDER",
-        help="build folder of the run that uses the file (default: build)",
-    )
+    _add_outdir(pack, "build folder of the run that uses the file (default: build)")
     pack.add_argument(
         "--output",
         type=values.folder,
         metavar="FOLDER",
-        help=f"the folder of the archives, if not in the build folder ({ARCHIVES})",
+        help=f"write the archives to this folder (default: {ARCHIVES} in the build folder)",
     )
     add_trust(pack)
 
@@ -447,7 +446,7 @@ def _add_export(commands: Commands) -> None:
     actions = export.add_subparsers(dest="action", metavar="ACTION", required=True)
     bundle = actions.add_parser(
         "bundle",
-        help="write a folder with all that a launch elsewhere needs",
+        help="write a folder with all that is needed to run an analysis elsewhere",
         description="Write a new folder with the plans and files of an analysis, the packages of "
         "this environment, the Snakemake workflow and how to launch it.",
     )
@@ -462,8 +461,8 @@ def _add_backend(commands: Commands) -> None:
     enable = commands.add_parser(
         "enable",
         help="let 'fasthep run --backend snakemake' work in a folder",
-        description="Write .hepflow/profiles/registry.yaml into a folder. There, 'fasthep run "
-        "workflow.yaml --outdir build --backend snakemake --strategy slurm' then runs an "
+        description="Write .hepflow/profiles/registry.yaml into a folder. In that folder, "
+        "'fasthep run workflow.yaml --outdir build --backend snakemake --strategy slurm' runs an "
         "unmodified workflow as fasthep-smk does. Overwrites nothing.",
     )
     disable = commands.add_parser(
@@ -472,24 +471,12 @@ def _add_backend(commands: Commands) -> None:
         description="Remove the file that 'enable' has written, if it was not edited.",
     )
     for command in (enable, disable):
-        command.add_argument(
-            "folder",
-            type=values.folder,
-            nargs="?",
-            default=Path(),
-            metavar="FOLDER",
-            help="where you call fasthep run (default: the current folder)",
-        )
+        _add_folder(command, "the folder in which you call fasthep run (default: the current one)")
 
 
 def misplaced(extra: list[str]) -> str | None:
-    """Return an option of ours that was given after ``--`` by mistake."""
-    ours = (
-        "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
-        "--identity", "--bundle", "--allow-expiring", "--no-preflight",
-        "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
-        "--trust-build", "--cancel", "--sizes", "--notify",
-        "--sample", "--partitions", "--events",
-    )  # fmt: skip
+    """Return an option of ours, and not of Snakemake's, that was given after ``--`` by mistake."""
+    actions = subcommands(make_parser())["run"]._actions
+    options = {option for action in actions for option in action.option_strings} - _SNAKEMAKES
     words = [word.partition("=")[0] for word in extra]
-    return next((word for word in words if word in ours), None)
+    return next((word for word in words if word in options), None)

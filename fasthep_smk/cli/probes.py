@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, Route
 from fasthep_smk.executors import job_events
@@ -35,14 +37,15 @@ from fasthep_smk.util import files
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import encode, printable, shell
 from fasthep_smk.util.ownership import check_build
+from fasthep_smk.util.shapes import ready
 from fasthep_smk.util.threads import meanwhile
+from fasthep_smk.worker.probe import WorkerFacts
 
 if TYPE_CHECKING:
     from fasthep_smk.config.execution import Execution
     from fasthep_smk.config.routing import Router
     from fasthep_smk.sites import Queued
     from fasthep_smk.translate.profile import Placement
-    from fasthep_smk.worker.probe import WorkerFacts
 
 #: Seconds between two looks at the queue, and that Snakemake has to take its jobs out of it.
 _LOOK, _GRACE = 2.0, 30.0
@@ -55,10 +58,10 @@ _SHARED = (
     "and submit a job by hand"
 )
 _NO_PYTHON = (
-    "install fasthep-smk in a folder that workers also see, or send jobs an environment "
+    "install fasthep-smk in a folder that workers also see, or send an environment to jobs "
     "(docs/environments.md)"
 )
-_WAITS = "request less, or something else, in this pool; if the cluster is only busy: --timeout"
+_WAITS = "request less, or something else, in this pool; if the cluster is busy, raise --timeout"
 
 
 @dataclass(frozen=True)
@@ -271,20 +274,11 @@ def _printed(name: str, place: Path) -> Iterator[str]:
 
 def answer_of(path: Path) -> WorkerFacts | None:
     """Return what a probe has found; ``None`` if that is none: it comes from elsewhere."""
-    kinds = {"host": str, "python": str, "cpus": int, "gpus": int, "packages": dict, "clock": float}
     try:
-        answer = json.loads(path.read_text(encoding="utf-8"))
-        if not all(isinstance(answer[name], kind) for name, kind in kinds.items()):
-            return None
-        return {
-            "host": printable(answer["host"]),
-            "python": printable(answer["python"]),
-            "packages": answer["packages"],
-            "clock": answer["clock"],
-            "cpus": answer["cpus"],
-            "gpus": answer["gpus"],
-            "where": printable(str(answer.get("where", ""))),
-            "models": [printable(str(model)) for model in answer.get("models", [])],
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        answer = msgspec.json.decode(path.read_bytes(), type=ready(WorkerFacts))
+    except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
         return None
+    for name in ("host", "python", "where"):
+        answer[name] = printable(answer[name])
+    answer["models"] = [printable(model) for model in answer["models"]]
+    return answer

@@ -12,45 +12,37 @@ from typing import TYPE_CHECKING
 from fasthep_smk.cli.parser import misplaced
 from fasthep_smk.cli.values import settings_of
 from fasthep_smk.run.whole_run import run_whole
+from fasthep_smk.storage import last_run
 from fasthep_smk.storage.missing_report import is_partial, is_sample, said_of_sample
 from fasthep_smk.storage.outdir import build_folder, results_in
 from fasthep_smk.util.errors import UsageError
 from fasthep_smk.util.terminal import is_terminal
 
 if TYPE_CHECKING:
-    from fasthep_smk.run.notify import EndStatus
     from fasthep_smk.run.pipeline import Concluded
 
 
 def do_run(options: argparse.Namespace) -> int:
     """Run a workflow, or with ``--dry-run`` print what would run."""
     if close := misplaced(options.snakemake):
-        raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
+        raise UsageError(f"{close} belongs before --: options after -- go to Snakemake")
     if options.dry_run:
         return _dry_run(options)
     build = build_folder(options.outdir)
     if is_terminal(sys.stdout) and not options.quiet:
         print(f"compiling {options.workflow}", flush=True)
-    run = partial(
-        run_whole,
+    run_whole(
         settings_of(options),
         cancel=options.cancel,
         ended=partial(_print_end, build=build, quiet=options.quiet),
     )
-    if options.notify is None:
-        run()
-        return 0
-    from fasthep_smk.run.notify import at_end
-
-    with at_end(options.notify, build) as notice:
-        concluded = run()
-        notice.status = ended_as(build)
-        notice.summary = concluded.incomplete or _last_line(concluded)
     return 0
 
 
-def ended_as(build: Path) -> EndStatus:
+def ended_as(build: Path) -> str:
     """Return in a word what the results of a run that has ended well are."""
+    if last_run.is_unfinished(build):
+        return "unfinished"
     if is_partial(build):
         return "partial"
     return "sample" if is_sample(build) else "finished"
@@ -65,8 +57,7 @@ def _print_end(concluded: Concluded, *, build: Path, quiet: bool) -> None:
         if concluded.translation.sample is not None:
             forecast = importlib.import_module("fasthep_smk.contrib.measure.forecast")
             print(forecast.of_rest(concluded.translation))
-    # Now: who follows a run in the background looks until the folder is free; and where both go to
-    # one file, an error is last.
+    # Where both go to one file, an error is last.
     sys.stdout.flush()
     if concluded.incomplete:
         print(f"fasthep-smk: {concluded.incomplete}", file=sys.stderr)

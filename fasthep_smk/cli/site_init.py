@@ -22,11 +22,11 @@ _CONFIG = """\
 #     fasthep-smk workflow.yaml --profile {name}
 """
 _POOLS = """\
-# What the pools of a workflow are on this site: a pool gets the profile that it names with `use`,
-# or the one of its own name. Settings of the pool in the workflow come on top.
+# Profiles for the pools of a workflow on this site: a pool gets the profile that its `use` names,
+# or the profile with the pool's own name. Settings of the pool in the workflow come on top.
 """
 _FURTHER = """\
-# Limits of the partitions: a job that names none goes to the one that fits best.
+# Limits of the partitions: a job that names no partition goes to the one that fits best.
 # Plain Snakemake finds this file if the profile is named by its absolute path.
 """
 

@@ -252,7 +252,7 @@ def _queue(status: Status) -> str:
     if count > _IN_QUEUE:
         lines.append(f"    ... and {count - _IN_QUEUE} more")
     if status.run is None and any(not left.job.pilot for left in status.queue):
-        lines.append("the next run takes over those it needs; 'fasthep-smk cancel' cancels them")
+        lines.append("the next run takes over those it needs; 'fasthep-smk cancel' cancels all")
     return "\n".join(lines)
 
 

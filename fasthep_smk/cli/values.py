@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from fasthep_smk.config.run_settings import Limit, RunSettings, Sample
+from fasthep_smk.config.run_settings import Limit, RunSettings, Sample
 
 _EVENTS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
 _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
@@ -56,42 +56,35 @@ def bundle(text: str) -> int | str:
 
 
 def limit(text: str) -> Limit:
-    from fasthep_smk.config.run_settings import Limit
-
-    try:
+    with _refused():
         return Limit.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def sample(text: str) -> Sample:
-    from fasthep_smk.config.run_settings import Sample
-
-    try:
+    with _refused():
         return Sample.of_share(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def partitions(text: str) -> Sample:
-    from fasthep_smk.config.run_settings import Sample
-
-    try:
+    with _refused():
         return Sample.of_ranges(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def sample_of_events(text: str) -> Sample:
-    from fasthep_smk.config.run_settings import Sample
-
     return Sample(option=f"--events {text}", events=events(text))
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """Let argparse tell what is wrong with a text in the words of a ``ValueError``."""
+    try:
+        yield
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def settings_of(options: argparse.Namespace) -> RunSettings:
     """Return the settings that a command has options for."""
-    from fasthep_smk.config.run_settings import RunSettings
-
     names = {field.name for field in fields(RunSettings)}
     settings = {name: value for name, value in vars(options).items() if name in names}
     samples = (getattr(options, name, None) for name in ("sample", "partitions", "events"))

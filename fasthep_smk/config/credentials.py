@@ -45,13 +45,13 @@ class Requirement:
         return cls(data["kind"], tuple(data.get("voms") or ()), data.get("issuer"))
 
 
-def said_of_credentials(file: str, key: str, section: YamlMapping) -> Layer:
-    """Return what a section says of credentials as a layer; a list is short for a mapping."""
-    if "credentials" not in section:
-        return Layer(file, key, {})
-    required = section["credentials"]
+def _of_credentials(layer: Layer) -> Layer:
+    """Return what a layer says of credentials; a list is short for a mapping."""
+    if "credentials" not in layer.content:
+        return Layer(layer.file, layer.key, {})
+    required = layer.content["credentials"]
     content = {name: {} for name in required} if isinstance(required, list) else required
-    return Layer(file, key, {"credentials": content})
+    return Layer(layer.file, layer.key, {"credentials": content})
 
 
 def requirements_of(layers: Iterable[Layer]) -> tuple[tuple[Requirement, ...], list[Finding]]:
@@ -59,7 +59,7 @@ def requirements_of(layers: Iterable[Layer]) -> tuple[tuple[Requirement, ...], l
 
     What one layer requires, a later one takes back with ``null``.
     """
-    layers = list(layers)
+    layers = list(map(_of_credentials, layers))
     findings = list(_in_vain(layers))
     values = merge(layers).get("credentials") or {}
     required = tuple(_requirement(kind, values[kind], layers) for kind in KINDS if kind in values)
@@ -76,7 +76,7 @@ def _in_vain(layers: list[Layer]) -> Iterator[Finding]:
                 yield Finding(
                     file=layer.file,
                     key=layer.key_at(("credentials", name)),
-                    problem="has no effect: nothing before it requires this credential",
+                    problem="has no effect: no earlier setting requires this credential",
                     expected=f"{name}: {{}} to require it",
                 )
         named |= requirements.keys()

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 
 from fasthep_smk.config.layers import Layer, merge
 from fasthep_smk.util import units
-from fasthep_smk.util.errors import Finding, invalid, not_among
+from fasthep_smk.util.errors import Finding, not_among, read_value
 
 _PARSED: Mapping[str, Callable[[object], int]] = {
     "memory": units.parse_bytes,
@@ -26,22 +26,14 @@ _PATTERN = frozenset("*?[/.")
 class DatasetSize:
     """What jobs of the dataset ``name``, or of files that match it, ask for: bytes and seconds.
 
-    ``None``: what others of their rule ask for. ``layer`` is where the name stands, ``layers`` are
-    where the amounts stand.
+    What is not among the ``amounts`` is as for others of their rule. ``layer`` is where the name
+    stands, ``layers`` are where the amounts stand.
     """
 
     name: str
     layer: Layer
     layers: Mapping[str, Layer]
-    memory: int | None = None
-    disk: int | None = None
-    walltime: int | None = None
-
-    @property
-    def amounts(self) -> dict[str, int]:
-        """The amounts that are said, by their names."""
-        by_name = {"memory": self.memory, "disk": self.disk, "walltime": self.walltime}
-        return {name: value for name, value in by_name.items() if value is not None}
+    amounts: Mapping[str, int]
 
     def key(self, *leaf: str) -> str:
         """Return the key of an amount, or of all of them, in its file."""
@@ -81,15 +73,13 @@ def of_datasets(
         layers: dict[str, Layer] = {}
         amounts: dict[str, int] = {}
         for leaf, parse in _PARSED.items():
-            value, layer = merged.get(name, leaf), merged.origins.get((name, leaf))
-            if value is None or layer is None:
+            if (layer := merged.origins.get((name, leaf))) is None:
                 continue
-            try:
-                amounts[leaf] = parse(value)
-                layers[leaf] = layer
-            except ValueError as error:
-                findings.append(invalid(layer.file, layer.key_at((name, leaf)), value, error))
-        sizes.append(DatasetSize(name=name, layer=named_in, layers=layers, **amounts))
+            key, said = layer.key_at((name, leaf)), merged.get(name, leaf)
+            value = read_value(parse, said, findings, file=layer.file, key=key)
+            if value is not None:
+                amounts[leaf], layers[leaf] = value, layer
+        sizes.append(DatasetSize(name=name, layer=named_in, layers=layers, amounts=amounts))
     return sizes, findings
 
 

@@ -60,7 +60,7 @@ def runtime_findings(
         )
     elif system != "htcondor" and transfers and system != "local":
         yield Finding(
-            problem=f"Snakemake can start a container on {system} only where jobs see its files",
+            problem=f"containers on {system} need jobs that see the files of this machine",
             expected="staging: {mode: shared}, or a packed environment",
             **where,
         )

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.config import schema
-from fasthep_smk.config.credentials import Requirement, requirements_of, said_of_credentials
+from fasthep_smk.config.credentials import Requirement, requirements_of
 from fasthep_smk.config.environment import Environment, read_environment, runtime_findings
 from fasthep_smk.config.layers import Layer
 from fasthep_smk.config.pools import make_pools, merged_defaults
@@ -109,10 +109,10 @@ def read_execution(
     ``--profile`` names.
     """
     own = document.get("execution")
+    needs, wrong = stage_needs(document, workflow=workflow)
     findings = _section_findings(own, workflow)
     for file, section in sections.items():
         findings += _section_findings(section, file)
-    needs, wrong = stage_needs(document, workflow=workflow)
     findings += wrong
     own = own if isinstance(own, dict) else {}
     site = None
@@ -124,12 +124,15 @@ def read_execution(
         findings += error.findings
     if findings or site is None:
         return None, findings
-    environment = read_environment(_said("environment", site, sections, own, workflow))
-    staging = read_staging(_said("staging", site, sections, own, workflow))
-    findings = [*staging_findings(staging, environment, site.system)]
-    findings += runtime_findings(environment, site.system, transfers=staging.transfers)
     layers = [Layer(file, "execution", section or {}) for file, section in sections.items()]
     layers.append(Layer(workflow, "execution", own))
+    everywhere = [Layer(site.file, "", site.said), *layers]
+    environment = read_environment(
+        (layer.file, layer.content.get("environment")) for layer in everywhere
+    )
+    staging = read_staging((layer.file, layer.content.get("staging")) for layer in everywhere)
+    findings = [*staging_findings(staging, environment, site.system)]
+    findings += runtime_findings(environment, site.system, transfers=staging.transfers)
     defaults = merged_defaults(layers)
     asked = [
         label
@@ -139,12 +142,7 @@ def read_execution(
     ]
     pools = make_pools(layers, site, [*asked, *(name for name, _ in defaults.values())])
     router = Router(pools, needs, workflow, defaults, learns=_learns(site))
-    credentials, wrong = requirements_of(
-        [
-            said_of_credentials(site.file, "", site.said),
-            *(said_of_credentials(layer.file, "execution", layer.content) for layer in layers),
-        ]
-    )
+    credentials, wrong = requirements_of(everywhere)
     findings += [*pools.findings, *router.findings(), *wrong]
     by_dataset: list[DatasetSize] = []
     if any("sizes" in layer.content for layer in layers):
@@ -183,21 +181,6 @@ def _learns(site: Site) -> bool:
     return site.system in ("slurm", "htcondor") and not _MEMORY.search(resources)
 
 
-def _said(
-    name: str,
-    site: Site,
-    sections: Mapping[str, YamlMapping | None],
-    own: YamlMapping,
-    workflow: str,
-) -> list[tuple[str, Any]]:
-    """Return what stands at a key, weakest first: file and content."""
-    return [
-        (site.file, site.said.get(name)),
-        *((file, (section or {}).get(name)) for file, section in sections.items()),
-        (workflow, own.get(name)),
-    ]
-
-
 def _section_findings(section: object, file: str) -> list[Finding]:
     """Return what is wrong with an ``execution`` section; of its free ``config``, with our keys."""
     findings = schema.findings_of(section, "execution", file=file, key="execution")
@@ -218,7 +201,7 @@ def _environment_notices(
     if environment.is_packed:
         return [
             f"{environment.file}: environment: {environment.type} is sent with jobs only if "
-            "staging.mode is 'transfer': they use the environment of fasthep-smk, at the same path"
+            "staging.mode is 'transfer': jobs use fasthep-smk's environment, at the same path"
         ]
     if environment.type == "shared-prefix" and environment.prefix not in ("current", sys.prefix):
         return [
@@ -237,14 +220,11 @@ def _notices(own: YamlMapping, workflow: str) -> list[str]:
             "the jobs"
         )
     known = schema.load("execution")["$defs"]["config"]["properties"]
-    dask = [
-        str(key)
-        for key in own.get("config") or {}
-        if key in known and key not in (*CONFIG_KEYS, "workers", "n_workers")
-    ]
+    dask = []
     for key in own.get("config") or {}:
-        close = nearest(str(key), CONFIG_KEYS) if str(key) not in known else None
-        if close is not None:
+        if key in known:
+            dask += [] if key in (*CONFIG_KEYS, "workers", "n_workers") else [str(key)]
+        elif close := nearest(str(key), CONFIG_KEYS):
             notices.append(
                 f"{workflow}: execution.config: {str(key)!r} has no effect here: did you mean "
                 f"{close!r}?"

@@ -6,14 +6,14 @@ in the workflow, the stage. Mappings merge key by key, lists replace, ``null`` r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from fasthep_smk.config.layers import Layer, merge
 from fasthep_smk.config.settings import CONFIG_KEYS, Settings, settings_of
 from fasthep_smk.config.site import Site
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding, invalid, not_among
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 DEFAULT_POOL = "default"
@@ -73,20 +73,15 @@ class _Maker:
     def __init__(self, layers: list[Layer], site: Site) -> None:
         self._layers = layers
         self._site = site
-        self._classes = _by_name(
-            (layer, "resources", _mappings(layer, "resources")) for layer in layers
-        )
+        self._classes = _by_name(layers, "resources")
         #: What has a kind is an input file of FAST-HEP's, not a class.
         self._inputs = {
             name: self._classes.pop(name)
             for name, entries in list(self._classes.items())
             if any("kind" in layer.content["resources"] for layer in entries)
         }
-        self._profiles = _by_name(
-            (layer, "pool_profiles", _mappings(layer, "pool_profiles")) for layer in layers
-        )
-        own = Layer(site.file, "", {})
-        self._site_profiles = _by_name([(own, "pool_profiles", site.pool_profiles)])
+        self._profiles = _by_name(layers, "pool_profiles")
+        self._site_profiles = _by_name([Layer(site.file, "", site.said)], "pool_profiles")
         profiles = [*self._site_profiles, *self._profiles]
         self.pools = Pools(
             classes=tuple(self._classes),
@@ -107,7 +102,10 @@ class _Maker:
             names.append(DEFAULT_POOL)
         for name in names:
             if name != name.strip() or not name:
-                self._odd_name(name, declared.get(name))
+                file = declared[name].file if name in declared else None
+                expected = "a name without spaces before or after it"
+                key = key_of("execution.pools", [name])
+                self.pools.findings.append(invalid(file, key, name, expected))
             self.pools.by_name[name.strip()] = self._pool(name)
         # Unused ones are read too: a mistake in them would show only when a pool uses them.
         unused = [*self._classes.values(), *self._profiles.values(), *self._site_profiles.values()]
@@ -137,12 +135,10 @@ class _Maker:
         ]
 
     def _pool(self, name: str) -> Pool:
-        own = _by_name((layer, "pools", _mappings(layer, "pools")) for layer in self._layers).get(
-            name, []
-        )
+        own = _by_name(self._layers, "pools").get(name, [])
         using = next((layer for layer in reversed(own) if "use" in layer.content), None)
         layers = [
-            Layer(self._site.file, "default", self._site.default),
+            Layer(self._site.file, "default", self._site.said.get("default") or {}),
             *(part for layer in self._layers for part in _config_layers(layer, name)),
             *self._profile(name, using),
             *(Layer(item.file, item.key, _without(item.content, "use")) for item in own),
@@ -192,18 +188,14 @@ class _Maker:
         self, what: str, layer: Layer, word: str, known: Iterable[str], otherwise: str
     ) -> None:
         """Note that a layer names something that does not exist."""
-        name, known = layer.content[word], list(known)
-        close = nearest(name, known)
-        self.pools.findings.append(
-            Finding(
-                file=layer.file,
-                key=layer.key_at((word,)),
-                problem=f"no {what} of this name",
-                value=as_yaml(name),
-                expected=", ".join(known) or otherwise,
-                hint=f"did you mean {close!r}?" if close else None,
-            )
+        finding = not_among(
+            layer.content[word],
+            known,
+            problem=f"no {what} of this name",
+            file=layer.file,
+            key=layer.key_at((word,)),
         )
+        self.pools.findings.append(replace(finding, expected=finding.expected or otherwise))
 
     def _no_class(self, label: str, user: Layer) -> None:
         """Note that what is named as a class is an input file, as it has a kind."""
@@ -219,35 +211,18 @@ class _Maker:
             )
         )
 
-    def _odd_name(self, name: str, layer: Layer | None) -> None:
-        self.pools.findings.append(
-            Finding(
-                file=layer.file if layer else None,
-                key=key_of("execution.pools", [name]),
-                problem="is not a valid name of a pool",
-                value=as_yaml(name),
-                expected="a name without spaces before or after it",
-            )
-        )
 
-
-def _by_name(
-    parts: Iterable[tuple[Layer, str, Mapping[str, YamlMapping | None]]],
-) -> dict[str, list[Layer]]:
+def _by_name(layers: Iterable[Layer], section: str) -> dict[str, list[Layer]]:
     """Return the entries of a section of each layer by their names, weakest first."""
     by_name: dict[str, list[Layer]] = {}
-    for layer, section, entries in parts:
+    wrapped = section == "resources"
+    for layer in layers:
         start = key_of(layer.key, [section])
-        for name, content in entries.items():
-            wrapped = section == "resources"
+        for name, content in (layer.content.get(section) or {}).items():
             inner = {"resources": content or {}} if wrapped else content or {}
             entry = Layer(layer.file, key_of(start, [name]), inner, int(wrapped))
             by_name.setdefault(name, []).append(entry)
     return by_name
-
-
-def _mappings(layer: Layer, section: str) -> dict[str, YamlMapping | None]:
-    return dict(layer.content.get(section) or {})
 
 
 def _config_layers(layer: Layer, pool: str) -> list[Layer]:

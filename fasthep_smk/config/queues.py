@@ -6,8 +6,10 @@ A site names them with what each gives, as ``slurm: {partitions: ...}`` and ``ht
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest, leaf_of
 from fasthep_smk.util import units
@@ -27,21 +29,30 @@ _CERN: Mapping[str, object] = {
     "nextweek": "7d",
 }
 _SETS: Mapping[object, Mapping[str, object]] = {CERN: _CERN}
-_AMOUNTS = ("cpus", "memory", "gpus", "walltime")
+#: The amounts that may be limited, and how each is read.
+_AMOUNTS: Mapping[str, Callable[[object], int]] = {
+    "cpus": units.parse_count,
+    "memory": units.parse_bytes,
+    "gpus": partial(units.parse_count, least=0),
+    "walltime": units.parse_duration,
+}
 
 
 @dataclass(frozen=True)
 class Queue:
     """What a job gets at most in a partition or flavour: bytes, seconds, numbers.
 
-    ``None``: no limit is said. ``gpus`` and the like are those of its largest node.
+    What is not among the ``limits`` has none. Cpus, memory and GPUs are those of its largest node.
     """
 
     name: str
-    walltime: int | None = None
-    cpus: int | None = None
-    memory: int | None = None
-    gpus: int | None = None
+    limits: Mapping[str, int]
+
+    def shown(self) -> str:
+        """Return the name with all limits, for people."""
+        request = ResourceRequest(**self.limits)
+        limits = (f"{name} {request.shown(name)}" for name in _AMOUNTS if name in self.limits)
+        return ", ".join([self.name, *limits])
 
 
 def queues_of(said: object) -> list[Queue]:
@@ -57,31 +68,19 @@ def queues_of(said: object) -> list[Queue]:
 
 
 def _queue(name: str, own: object) -> Queue:
-    limits = own if isinstance(own, Mapping) else {"walltime": own}
-    time = limits.get("walltime")
+    said = dict(own) if isinstance(own, Mapping) else {"walltime": own}
+    if said.get("walltime") == UNLIMITED:
+        del said["walltime"]
+    limited = [amount for amount in _AMOUNTS if said.get(amount) is not None]
     try:
-        return Queue(
-            name=name,
-            walltime=None if time in (None, UNLIMITED) else units.parse_duration(time),
-            cpus=_read(units.parse_count, limits.get("cpus")),
-            memory=_read(units.parse_bytes, limits.get("memory")),
-            gpus=_read(lambda value: units.parse_count(value, least=0), limits.get("gpus")),
-        )
+        return Queue(name, {amount: _AMOUNTS[amount](said[amount]) for amount in limited})
     except ValueError as error:
         raise ValueError(f"for {name}: {error}") from error
 
 
-def _read(parse: Callable[[object], int], value: object) -> int | None:
-    return None if value is None else parse(value)
-
-
 def _suffices(queue: Queue, request: ResourceRequest) -> bool:
     """Whether a job that asks for so much can run there."""
-    return all(
-        limit is None or (getattr(request, name) or 0) <= limit
-        for name in _AMOUNTS
-        for limit in [getattr(queue, name)]
-    )
+    return all((getattr(request, name) or 0) <= limit for name, limit in queue.limits.items())
 
 
 def chosen(said: object, request: ResourceRequest) -> str | None:
@@ -99,20 +98,16 @@ def chosen(said: object, request: ResourceRequest) -> str | None:
 def _choice(queues: Sequence[Queue], request: ResourceRequest) -> Queue | None:
     fitting = [queue for queue in queues if _suffices(queue, request)]
     if not request.gpus:
-        fitting = [queue for queue in fitting if not queue.gpus] or fitting
+        fitting = [queue for queue in fitting if not queue.limits.get("gpus")] or fitting
     if not fitting:
         return None
     pick = min if request.walltime is not None else max
-    return pick(fitting, key=_time)
-
-
-def _time(queue: Queue) -> float:
-    return float("inf") if queue.walltime is None else queue.walltime
+    return pick(fitting, key=lambda queue: queue.limits.get("walltime", math.inf))
 
 
 def longest(queues: Sequence[Queue], request: ResourceRequest) -> int | None:
     """Return for how many seconds a job may last in any of them that is large enough for it."""
-    times = [queue.walltime for queue in queues if _suffices(queue, request)]
+    times = [queue.limits.get("walltime") for queue in queues if _suffices(queue, request)]
     return max((time for time in times if time is not None), default=None) if all(times) else None
 
 
@@ -124,7 +119,7 @@ def most_memory(
     ``nodes`` says what the nodes of each have, in bytes, as far as that is known. ``None``: there
     is no limit, or it is not known.
     """
-    memories = {queue.name: [queue.memory, nodes.get(queue.name)] for queue in queues}
+    memories = {queue.name: [queue.limits.get("memory"), nodes.get(queue.name)] for queue in queues}
     limits = {
         name: min((memory for memory in pair if memory), default=None)
         for name, pair in memories.items()
@@ -166,20 +161,16 @@ def too_large(
         requested = ", ".join(
             f"{amount} {asked.shown(amount)}" for amount in _AMOUNTS if getattr(asked, amount)
         )
-        listed = "; ".join(
-            ", ".join([queue.name, *(f"{leaf} {shown}" for leaf, shown in _limits(queue))])
-            for queue in queues
-        )
         return Finding(
             key=attempt.place("config.walltime"),
             problem=f"pool {attempt.pool!r} asks for more than any one {kind} has",
             value=requested,
-            expected=f"at most what one of these has: {listed}",
+            expected=f"at most what one of these has: {'; '.join(map(Queue.shown, queues))}",
             hint=hint,
         )
-    largest = max(queues, key=lambda queue: getattr(queue, name))
-    most = getattr(largest, name)
-    return larger_than(attempt, name, most, f"any {kind}", hint, where=f" ({largest.name})")
+    largest = max(queues, key=lambda queue: queue.limits[name])
+    most, where = largest.limits[name], f" ({largest.name})"
+    return larger_than(attempt, name, most, f"any {kind}", hint, where=where)
 
 
 def larger_than(
@@ -196,11 +187,5 @@ def larger_than(
 
 
 def _excess(name: str, asked: ResourceRequest, queues: Sequence[Queue]) -> bool:
-    limits = [getattr(queue, name) for queue in queues]
-    return None not in limits and (getattr(asked, name) or 0) > max(limits)
-
-
-def _limits(queue: Queue) -> Iterator[tuple[str, str]]:
-    for name in _AMOUNTS:
-        if (value := getattr(queue, name)) is not None:
-            yield name, ResourceRequest(**{name: value}).shown(name)
+    limits = [queue.limits[name] for queue in queues if name in queue.limits]
+    return len(limits) == len(queues) and (getattr(asked, name) or 0) > max(limits)

@@ -15,7 +15,7 @@ from fasthep_smk.config.requests import GROWS_TO, Attempt, ResourceRequest, Rout
 from fasthep_smk.config.settings import Settings, settings_of
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, invalid, nearest
+from fasthep_smk.util.errors import Finding, nearest, read_value
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 #: Options of sbatch, and commands of HTCondor, that say how much memory a job gets: a pattern.
@@ -72,13 +72,10 @@ def stage_needs(
                     expected="require (only that pool) or prefer (that pool first)",
                 )
             ]
-        times: dict[str, int] = {}
-        for word in ("timeout", "fallback_after"):
-            value = content.get(word) if not wrong else None
-            try:
-                times |= {} if value is None else {word: units.parse_duration(value)}
-            except ValueError as error:
-                wrong.append(invalid(workflow, f"{key}.{word}", value, error))
+        times = {}
+        for word in ("timeout", "fallback_after") if not wrong else ():
+            value, at = content.get(word), f"{key}.{word}"
+            times[word] = read_value(units.parse_duration, value, wrong, file=workflow, key=at)
         if wrong:
             findings += wrong
             continue
@@ -316,7 +313,7 @@ class Router:
         for needs, first, last in routes:
             if needs.fallback_after is not None and last in (None, first):
                 fallback = needs.layer.key_at(("fallback",))
-                yield _no_fallback(needs.layer, f"add {fallback}: the pool to go to then")
+                yield _no_fallback(needs.layer, f"add {fallback}: the pool that jobs then go to")
         used = [first for _, first, _ in routes] + [self._choose(None)[0]]
         left = {first.name for _, first, last in routes if last not in (None, first)}
         for pool in {pool.name: pool for pool in used if pool.name not in left}.values():

@@ -44,7 +44,10 @@ _TYPES = Draft202012Validator.TYPE_CHECKER.redefine_many(
 )
 #: Keys that are free everywhere.
 _COMMENTS = "^x-"
+_COMMENT_KEYS = (_COMMENTS, "^(comment|description)$")
 _COMMENT = re.compile("x-.*|comment|description", re.DOTALL)
+#: Keys of many mappings that are not among what is expected first.
+_SELDOM = ("use", "with", "stream_id")
 #: The problem of a key that a mapping cannot have.
 UNKNOWN = "unknown key"
 #: A number with a zero before it, or with colons in it.
@@ -53,6 +56,13 @@ _OTHER_NUMBER = re.compile(r"[-+]?(0[0-9_]+)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(
 _KINDS = {
     "bool": "boolean", "int": "integer", "float": "number", "null": "null", "timestamp": "date"
 }  # fmt: skip
+#: What is wrong with a value that a keyword of the schema refuses.
+_PROBLEMS = {
+    "minimum": "is too small",
+    "maximum": "is too large",
+    "maxItems": "is too long",
+    "uniqueItems": "contains an item twice",
+}
 #: A node, its place, and what the schema says of that.
 _Left = tuple[yaml.Node, tuple[str | int, ...], list[JsonObject]]
 #: The end of a text. Python takes one before a newline for it, too; JSON schema does not.
@@ -122,6 +132,16 @@ def bundled() -> dict[str, object]:
     return {**whole, "$defs": {**whole["$defs"], **parts}}
 
 
+def _listed(keys: Mapping[str, JsonObject]) -> str:
+    """Return the keys of a mapping in words, without those that few need."""
+    *names, last = [
+        name
+        for name, said in keys.items()
+        if name not in _SELDOM and not str(said.get("description")).startswith("not read")
+    ]
+    return f"{', '.join(names)} and {last}" if names else last
+
+
 def _pointed(content: object, starts: Mapping[str, str]) -> object:
     """Return a part of a schema, with other starts of what it refers to."""
     if isinstance(content, list):
@@ -145,7 +165,26 @@ def holds(part: str, schema: tuple[str, str]) -> bool:
 def _document(schema: tuple[str, str]) -> JsonObject:
     package, name = schema
     text = resources.files(package).joinpath(name).read_text(encoding="utf-8")
-    return dict(json.loads(text))
+    return dict(json.loads(text, object_hook=_written_out if schema == LANGUAGE else None))
+
+
+def _written_out(part: JsonObject) -> JsonObject:
+    """Return a part of the schema of FAST-HEP's language, which does not say again and again:
+
+    - what FAST-HEP makes a text of may be a number: ``text``;
+    - a mapping can have no keys but those that are listed, if nothing is said of others;
+    - one that can have no others can have comments;
+    - what is expected of a mapping are its keys.
+    """
+    if part.get("type") == "text":
+        part["type"] = ["string", "number", "boolean", "null"]
+    if "type" in part and "properties" in part:
+        part.setdefault("additionalProperties", False)
+        if "description" not in part:
+            part["description"] = _listed(part["properties"])
+    if part.get("additionalProperties") is False:
+        part.setdefault("patternProperties", dict.fromkeys(_COMMENT_KEYS, True))
+    return part
 
 
 @cache
@@ -175,7 +214,8 @@ def findings_of(
     try:
         odd = list(_odd_keys(content, file, key))
     except RecursionError:
-        odd = [Finding(file=file, key=key or None, problem="contains itself: an anchor and its *")]
+        problem = "contains itself: an alias (*) inside its anchor (&)"
+        odd = [Finding(file=file, key=key or None, problem=problem)]
     if odd:
         return odd
     errors = sorted(
@@ -381,21 +421,11 @@ def _described(schema: JsonObject, name: str) -> str:
 
 
 def _problem(error: ValidationError) -> str:
-    if error.validator == "minimum":
-        return "is too small"
-    if error.validator == "maximum":
-        return "is too large"
+    if error.validator == "type" and isinstance(error.instance, dict | list):
+        return "is a mapping" if isinstance(error.instance, dict) else "is a list"
     if error.validator in ("minItems", "minProperties"):
         return "is too short" if error.instance else "is empty"
-    if error.validator == "maxItems":
-        return "is too long"
-    if error.validator == "uniqueItems":
-        return "contains an item twice"
-    if error.validator == "type" and isinstance(error.instance, dict):
-        return "is a mapping"
-    if error.validator == "type" and isinstance(error.instance, list):
-        return "is a list"
-    return "is not a valid value"
+    return _PROBLEMS.get(str(error.validator), "is not a valid value")
 
 
 def _odd_keys(content: object, file: str, key: str) -> Iterator[Finding]:

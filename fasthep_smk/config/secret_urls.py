@@ -16,7 +16,7 @@ from fasthep_smk.util.yaml_values import as_yaml, key_of
 _LONGEST = 200
 _HINT = (
     "put a token into a file that BEARER_TOKEN_FILE names, or use an x509 proxy "
-    "(see docs/credentials.md); replace a secret that was written in a file"
+    "(see docs/credentials.md); get a new secret if this one stood in a file"
 )
 
 

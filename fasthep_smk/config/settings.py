@@ -12,7 +12,7 @@ from fasthep_smk.config.layers import Layer, Merged, merge
 from fasthep_smk.config.requests import SYSTEMS, Pilot, ResourceRequest
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, invalid
+from fasthep_smk.util.errors import Finding, read_value
 
 #: The settings that ``execution.config``, a free mapping of FAST-HEP's, gives to every pool.
 CONFIG_KEYS = (
@@ -110,16 +110,9 @@ class _Reader:
         self._merged = merged
 
     def __call__(self, parse: Callable[[object], _Value], *path: str) -> _Value | None:
-        value = self._merged.get(*path)
-        if value is None:
-            return None
-        try:
-            return parse(value)
-        except ValueError as error:
-            layer = self._merged.origin(*path)
-            file, key = (layer.file, layer.key_at(path)) if layer else (None, None)
-            self.findings.append(invalid(file, key, value, error))
-            return None
+        layer = self._merged.origin(*path)
+        file, key = (layer.file, layer.key_at(path)) if layer else (None, None)
+        return read_value(parse, self._merged.get(*path), self.findings, file=file, key=key)
 
 
 def _queues(value: object) -> object:
@@ -146,7 +139,7 @@ def _warnings(merged: Merged) -> list[str]:
     if type(walltime) is int and origin is not None and walltime > 0:
         warnings.append(
             f"{origin.place(('config', 'walltime'))}: {walltime} is taken as seconds, "
-            f"{units.format_duration(walltime)}; YAML makes a number of an unquoted 12:00:00, "
+            f"{units.format_duration(walltime)}; YAML reads 12:00:00 without quotes as a number, "
             "so put quotes around times"
         )
     for key in merged.get("config") or {}:
@@ -168,7 +161,7 @@ def _words(value: object) -> list[str]:
         return shlex.split(value) if isinstance(value, str) else []
     except ValueError as error:
         raise ValueError(
-            "words as in a shell: each quotation mark closed, no backslash last"
+            "words as in a shell, with all quotation marks closed and no backslash at the end"
         ) from error
 
 

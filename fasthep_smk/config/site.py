@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -30,13 +29,15 @@ class Site:
     why: str = ""
     settings: YamlMapping = field(default_factory=dict)
     file: str = "pools.yaml"
-    default: YamlMapping = field(default_factory=dict)
-    pool_profiles: Mapping[str, YamlMapping | None] = field(default_factory=dict)
-    machine: Mapping[str, object] = field(default_factory=dict)
     longest: int | None = None
     waiting: int = 60
     keep_logs: int = 30 * 24 * 3600
     said: YamlMapping = field(default_factory=dict)
+
+    @property
+    def machine(self) -> YamlMapping:
+        """What the site says that this machine has."""
+        return self.said.get("machine") or {}
 
 
 def default_profile(workflow: str, strategy: str = "default") -> tuple[str | None, str]:

@@ -6,7 +6,7 @@ That may be ``default`` (for every pool), ``pool_profiles`` by name, ``limits``,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -17,7 +17,7 @@ from fasthep_smk.config.secret_urls import secret_findings
 from fasthep_smk.config.site import PROFILE_FILES, Site, snakemake_folders
 from fasthep_smk.util import executor_plugins as plugins
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, Findings, invalid, nearest
+from fasthep_smk.util.errors import Finding, Findings, invalid, nearest, read_value
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.ownership import problem_of
 from fasthep_smk.util.units import parse_bytes, parse_duration
@@ -48,24 +48,28 @@ def read_site(profile: str, key: str, workflow: Path) -> Site:
     if type(retries) is not int or not 0 <= retries <= 100:
         findings.append(invalid(file, "retries", retries, "a whole number, 0 to 100"))
     content, path = _pools(folder, findings)
+
+    def read(parse: Callable[[object], int], *keys: str) -> int | None:
+        value: Any = content
+        for name in keys:
+            value = (value or {}).get(name)
+        return read_value(parse, value, findings, file=path, key=".".join(keys))
+
+    longest = read(parse_duration, "limits", "walltime")
+    waiting, keep_logs = read(parse_duration, "waiting"), read(parse_duration, "keep_logs")
+    for name in ("memory", "disk"):
+        read(parse_bytes, "machine", name)
     if findings:
         raise Findings(findings)
-    limits = content.get("limits") or {}
-    waiting = content.get("waiting")
     return Site(
         system=str(executor),
         folder=folder,
         why=why,
         settings=settings,
         file=path,
-        default=content.get("default") or {},
-        pool_profiles=content.get("pool_profiles") or {},
-        machine=content.get("machine") or {},
-        longest=parse_duration(limits["walltime"]) if limits.get("walltime") else None,
-        waiting=parse_duration(waiting) if waiting else Site.waiting,
-        keep_logs=parse_duration(content["keep_logs"])
-        if content.get("keep_logs")
-        else Site.keep_logs,
+        longest=longest,
+        waiting=waiting or Site.waiting,
+        keep_logs=keep_logs or Site.keep_logs,
         said=content,
     )
 
@@ -162,27 +166,8 @@ def _pools(folder: Path, findings: list[Finding]) -> tuple[YamlMapping, str]:
         return {}, str(path)
     content = _read(path)
     wrong = schema.findings_of(content, "site", file=str(path))
-    if not wrong:
-        wrong = [*_unreadable(content, str(path)), *secret_findings(content, file=str(path))]
-    findings += wrong
+    findings += wrong or secret_findings(content, file=str(path))
     return dict(content) if not wrong else {}, str(path)
-
-
-def _unreadable(content: YamlMapping, file: str) -> Iterator[Finding]:
-    """Yield amounts that have the right shape and mean nothing: ``00:00:00``, ``0GB``."""
-    machine = content.get("machine") or {}
-    for key, value, parse in (
-        ("limits.walltime", (content.get("limits") or {}).get("walltime"), parse_duration),
-        ("waiting", content.get("waiting"), parse_duration),
-        ("keep_logs", content.get("keep_logs"), parse_duration),
-        ("machine.memory", machine.get("memory"), parse_bytes),
-        ("machine.disk", machine.get("disk"), parse_bytes),
-    ):
-        try:
-            if value is not None:
-                parse(value)
-        except ValueError as error:
-            yield invalid(file, key, value, error)
 
 
 def _read(path: Path) -> Any:

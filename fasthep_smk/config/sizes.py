@@ -13,7 +13,7 @@ from typing import cast
 from fasthep_smk.config import schema
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, Findings, WrongArgument, invalid, not_among
+from fasthep_smk.util.errors import Finding, Findings, WrongArgument, not_among, read_value
 from fasthep_smk.util.yaml_files import load_each_key_once
 
 
@@ -71,21 +71,17 @@ def _not_one(problem: str, path: Path, hint: str | None = None) -> WrongArgument
 def _sizes(entries: Sequence[YamlMapping], file: str, findings: list[Finding]) -> Iterator[Size]:
     for number, entry in enumerate(entries):
         key, ask = f"sizes[{number}]", entry.get("ask") or {}
-        amounts: dict[str, int] = {}
-        for name, parse in (("memory", units.parse_bytes), ("walltime", units.parse_duration)):
-            try:
-                if ask.get(name) is not None:
-                    amounts[name] = parse(ask[name])
-            except ValueError as error:
-                findings.append(invalid(file, f"{key}.ask.{name}", ask[name], error))
+        amounts = {
+            name: read_value(parse, ask.get(name), findings, file=file, key=f"{key}.ask.{name}")
+            for name, parse in (("memory", units.parse_bytes), ("walltime", units.parse_duration))
+        }
         yield Size(
             stages=tuple(entry["stages"]),
             pool=entry["pool"],
             scope=entry.get("scope") or "partition",
-            memory=amounts.get("memory"),
-            walltime=amounts.get("walltime"),
             file=file,
             key=key,
+            **amounts,
         )
 
 
@@ -98,7 +94,7 @@ def _twice(sizes: Iterable[Size]) -> Iterator[Finding]:
             yield Finding(
                 file=size.file,
                 key=size.key,
-                problem=f"sets again what {first.key} sets for the same jobs",
+                problem=f"repeats what {first.key} sets for the same jobs",
                 value=", ".join(size.stages),
                 expected="one entry for the same scope, stages and pool",
             )

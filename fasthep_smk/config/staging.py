@@ -75,8 +75,8 @@ def staging_findings(
             file=staging.file,
             key="staging.folder",
             problem="is missing: Slurm does not send files to jobs",
-            expected="a folder that this machine and all nodes see under the same path, for what "
-            "jobs are sent and send back",
+            expected="a folder that this machine and all nodes see under the same path, for the "
+            "files that go to jobs and come back",
         )
     if environment is None or (environment.type, environment.prefix) == _CURRENT:
         yield Finding(

@@ -106,7 +106,7 @@ def _of_others(
     if lacking := [vo for vo in required.voms if vo not in vos]:
         shown = f"{credential.where}: {', '.join(credential.vos) or 'no attributes of VOMS'}"
         expected = f"attributes of {', '.join(required.voms)}"
-        problem = f"the {name} is not one of {', '.join(lacking)}"
+        problem = f"the {name} has no attributes of {', '.join(lacking)}"
         yield CredentialProblem(required, problem, shown, expected, fix)
     if required.issuer and (credential.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
         shown = f"{credential.where}: issued by {credential.issuer or 'an unknown authority'}"
@@ -125,8 +125,8 @@ def renewal(required: Requirement, found: Credential | None, seconds: float = 0)
     issuer = f" from {required.issuer}" if required.issuer else ""
     if found is not None and found.path is None:
         return (
-            f"get a new token{issuer}, write it into a file of mode 600, name that by "
-            f"{FILE_VARIABLE}, and unset {VARIABLE}: a variable cannot be renewed during a run"
+            f"get a new token{issuer}, write it into a file of mode 600, set {FILE_VARIABLE} "
+            f"to its path, and unset {VARIABLE}: a variable cannot be renewed during a run"
         )
     where = f"{found.path}" if found is not None else f"a file that {FILE_VARIABLE} names"
     return f"get a new token{issuer} (htgettoken, oidc-token), and write it to {where}, mode 600"

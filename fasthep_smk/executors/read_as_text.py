@@ -13,6 +13,8 @@ import re
 __all__ = [
     "ADVICE",
     "BEFORE_HTCONDOR",
+    "CRASHED_IN",
+    "IS_FRAME",
     "IS_LOCKED",
     "IS_MISSING",
     "IS_REFUSED",
@@ -37,6 +39,10 @@ IS_LOCKED = re.compile(r"Directory cannot be locked")
 IS_MISSING = re.compile(r"^(/.+) \(missing locally")
 #: It reads its command line before it has a logger.
 IS_UNUSABLE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
+#: A process that has crashed cannot tell where but in its log: how Python's faulthandler begins the
+#: stack of the thread that crashed, and a frame of it.
+CRASHED_IN = "\nCurrent thread "
+IS_FRAME = re.compile(r"  File .+, line \d+ in ")
 #: How the sentence begins that it adds to what an executor says of a failed job.
 ADVICE = "For further error details see"
 

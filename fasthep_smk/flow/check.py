@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import local_modules, op_identity, upstream
-from fasthep_smk.flow.places import mapping, node_place
+from fasthep_smk.flow.places import mapping, node_place, scalars
 from fasthep_smk.flow.reads import CATEGORY, is_diagnostic, is_published, modifiers_of, user_hooks
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip, nearest
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 #: How the names of FAST-HEP's own operations begin; the schema knows the parameters of renderers.
 _OF_FASTHEP = ("hep.", "root_tree")
 _RENDERERS = "hep.render."
-_HINT = "install the package, or put the module beside the workflow or on PYTHONPATH"
 #: Parameters that FAST-HEP's compiler or engine gives, or reads themselves.
 _GIVEN = frozenset(("datasets", "spec", "when", "branches_by_dataset", "metadata_only"))
 _FROM_FASTHEP = _GIVEN | {
@@ -47,10 +46,10 @@ def registry_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
             for part, reference in parts.items():
                 if part in ("", "spec", "impl") and ":" in str(reference):
                     path = filter(None, (str(section), str(name), part))
-                    for one in _unloadable(reference, key_of("registry", path), workflow):
+                    for finding in _unloadable(reference, key_of("registry", path), workflow):
                         # One module that cannot be imported is one finding.
                         module = str(reference).partition(":")[0]
-                        findings.setdefault(f"{module} {one.problem}", one)
+                        findings.setdefault(f"{module} {finding.problem}", finding)
     return list(findings.values())
 
 
@@ -76,7 +75,7 @@ def _unloadable(reference: object, key: str, workflow: str) -> Iterator[Finding]
                 hint = f"write {module.removesuffix('.py').replace('/', '.')}:{name}, without .py"
             elif isinstance(error, ModuleNotFoundError):
                 problem = f"the module {error.name!r} cannot be imported: {error}"
-                hint = local_modules.why_not_found(module) or _HINT
+                hint = local_modules.why_not_found(module)
     value, expected = as_yaml(reference), "module:object that can be imported"
     yield Finding(
         file=workflow, key=key, value=value, problem=problem, expected=expected, hint=hint
@@ -94,22 +93,25 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
         last = "style.op" if node.id.startswith("render.") else last
         findings += _component(plan, CATEGORY[node.role], node.impl, f"{where}.{last}", workflow)
         findings += _modifier_findings(plan, node, f"{where}.execution.modifiers", workflow)
-    if told := unregistered_finding(plan.registry, names, workflow=workflow):
-        findings = [told, *(one for one in findings if "is registered" not in one.problem)]
+    if unregistered := unregistered_finding(plan.registry, names, workflow=workflow):
+        findings = [
+            unregistered,
+            *(finding for finding in findings if "is registered" not in finding.problem),
+        ]
     for report in plan.reports:
         key = f"reports[{report.get('id')!r}]"
         findings += _component(plan, "sinks", str(report.get("op")), f"{key}.op", workflow)
         if (source := report.get("source")) != "provenance":
             problem = f"is not a source of reports: {source!r}; use provenance"
             findings.append(Finding(file=workflow, key=f"{key}.source", problem=problem))
-    return list({str(one): one for one in findings}.values())
+    return list({str(finding): finding for finding in findings}.values())
 
 
 def unregistered_finding(
     registry: Registry, names: Iterable[str], *, workflow: str
 ) -> Finding | None:
     """Return that no profile registers FAST-HEP's own operations, if some of ``names`` are."""
-    used = [one for one in dict.fromkeys(names) if one.startswith(_OF_FASTHEP)]
+    used = [name for name in dict.fromkeys(names) if name.startswith(_OF_FASTHEP)]
     if not used or "hep.define" in (registry.get("transforms") or {}):
         return None
     return Finding(
@@ -129,7 +131,11 @@ def _component(plan: Plan, category: str, name: str, key: str, workflow: str) ->
     if isinstance(entry, dict):
         parts = ("impl",) if category == "execution_modifiers" else ("spec", "impl")
         keys = {part: key_of("registry", (category, name, part)) for part in parts}
-        return [one for part in parts for one in _unloadable(entry.get(part), keys[part], workflow)]
+        return [
+            finding
+            for part in parts
+            for finding in _unloadable(entry.get(part), keys[part], workflow)
+        ]
     word = "op" if category == "transforms" else category.removeprefix("execution_")[:-1]
     hint = (
         "registered by a profile, as in use: {profiles: [hep]}, or by the workflow's registry "
@@ -149,29 +155,31 @@ def _modifier_findings(plan: Plan, node: PlanNode, place: str, workflow: str) ->
     """Yield modifiers that there are not, or that end each job with what they are given."""
     execution = mapping(mapping(node.meta).get("execution"))
     for number, modifier in enumerate(execution.get("modifiers") or ()):
-        name, given = str(mapping(modifier).get("name", modifier)), mapping(modifier).get("params")
+        name, params = str(mapping(modifier).get("name", modifier)), mapping(modifier).get("params")
         unknown = _component(plan, "execution_modifiers", name, place, workflow)
         yield from unknown
         entry = mapping((plan.registry.get("execution_modifiers") or {}).get(name))
-        made = None if unknown else upstream.load_object(str(entry.get("impl")))
-        if isinstance(made, type) and (refused := _refused(plan, node, name, made, mapping(given))):
-            takes = inspect.signature(made).parameters
+        impl = None if unknown else upstream.load_object(str(entry.get("impl")))
+        if isinstance(impl, type) and (
+            refused := _refused(plan, node, name, impl, mapping(params))
+        ):
+            takes = inspect.signature(impl).parameters
             words = set(re.findall(r"\w+", refused))
-            about = next((f".{one}" for one in (*mapping(given), *takes) if one in words), "")
+            about = next((f".{word}" for word in (*mapping(params), *takes) if word in words), "")
             key, expected = f"{place}[{number}].params{about}", ", ".join(takes) or "no parameters"
             yield Finding(file=workflow, key=key, problem=refused, expected=expected)
 
 
-def _refused(plan: Plan, node: PlanNode, name: str, made: type, given: YamlMapping) -> str | None:
+def _refused(plan: Plan, node: PlanNode, name: str, impl: type, params: YamlMapping) -> str | None:
     """Return why a modifier ends each job."""
     of_fasthep = is_published(plan.registry, "execution_modifiers", name)
     try:
-        inspect.signature(made).bind(**given)
+        inspect.signature(impl).bind(**params)
         if of_fasthep or is_diagnostic(plan.registry, name):  # a user's may want what jobs have
-            made(**given)
+            impl(**params)
     except (TypeError, ValueError) as error:
         return str(error) if str(error).startswith(name) else f"{name}: {error}"
-    if of_fasthep and name == "gpu.preload" and not given.get("fields"):
+    if of_fasthep and name == "gpu.preload" and not params.get("fields"):
         return "gpu.preload needs fields: the columns to move, such as [Muon_Px, Muon_Py]"
     if of_fasthep and name == "cuda.jit" and not _own_code_around(plan, node):
         return "cuda.jit reads its functions from ctx['cuda_jit_functions'], which no hook sets"
@@ -180,28 +188,22 @@ def _refused(plan: Plan, node: PlanNode, name: str, made: type, given: YamlMappi
 
 def parameter_findings(plan: Plan, document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return parameters of ``document`` that operations do not take, and those that they lack."""
-    said, found = _keys(document), list[Finding]()
+    findings = list[Finding]()
+    keys = {str(name) for _, name, is_key in scalars("", document) if is_key}
     for node in plan.nodes:
         # The patch of an inline variation may speak of what only the operation's users know.
         if "@" in node.id or node.impl.startswith(_RENDERERS):
             continue
-        for key, problem, known in _misfits(plan, node, said):
-            name, listed = key.rpartition(".")[2], ", ".join(sorted(known)) or None
-            close = None if name in known else nearest(name, known, cutoff=0.7)
+        for key, problem, accepted in _misfits(plan, node, keys):
+            name, listed = key.rpartition(".")[2], ", ".join(sorted(accepted)) or None
+            close = None if name in accepted else nearest(name, accepted, cutoff=0.7)
             hint = f"did you mean {close!r}?" if close else None
-            one = Finding(file=workflow, key=key, problem=problem, expected=listed, hint=hint)
-            found.append(one)
-    return found
+            finding = Finding(file=workflow, key=key, problem=problem, expected=listed, hint=hint)
+            findings.append(finding)
+    return findings
 
 
-def _keys(content: object) -> set[str]:
-    """Return all keys of a document, wherever they are."""
-    if isinstance(content, dict):
-        return {*map(str, content)}.union(*map(_keys, content.values()))
-    return set[str]().union(*map(_keys, content)) if isinstance(content, list) else set()
-
-
-def _misfits(plan: Plan, node: PlanNode, said: set[str]) -> Iterator[tuple[str, str, set[str]]]:
+def _misfits(plan: Plan, node: PlanNode, keys: set[str]) -> Iterator[tuple[str, str, set[str]]]:
     """Yield what an operation is called with and does not take, or lacks: key, problem, names."""
     op, category, place = node.impl, CATEGORY[node.role], node_place(node)
     entry = mapping((plan.registry.get(category) or {}).get(op))
@@ -209,21 +211,21 @@ def _misfits(plan: Plan, node: PlanNode, said: set[str]) -> Iterator[tuple[str, 
     if not isinstance(spec, dict) or not inspect.isfunction(function):
         return
     signature = inspect.signature(function, follow_wrapped=False)
-    rests = [one.name for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD]
+    rests = [arg.name for arg in signature.parameters.values() if arg.kind is arg.VAR_KEYWORD]
     named, listed = {*signature.parameters} - {*rests}, mapping(spec.get("params"))
     read = re.findall(r"params\.(\w+)", repr((spec.get("requires"), spec.get("provides"))))
-    known = ({*listed, *named, *read} if rests else named) - _HANDED
-    odd = [one for one in node.params if one in said - known - _FROM_FASTHEP]
+    accepted = ({*listed, *named, *read} if rests else named) - _HANDED
+    odd = [name for name in node.params if name in keys - accepted - _FROM_FASTHEP]
     if rests and not is_published(plan.registry, category, op) and _reads(function, rests[0]):
-        free = known - {*node.params}  # it may look for names that only it knows
-        odd = [one for one in odd if any(is_slip(one, other) for other in free)]
+        free = accepted - {*node.params}  # it may look for names that only it knows
+        odd = [name for name in odd if any(is_slip(name, other) for other in free)]
     elif rests:
         free = {"comment", "description", *(_OF_OUTPUTS if node.role == "sink" else ())}
-        odd = [one for one in odd if one not in free and not one.startswith("x-")]
+        odd = [name for name in odd if name not in free and not name.startswith("x-")]
     for name in odd:
         only = " (only its spec names it)" if name in listed else ""
-        yield f"{place}.{name}", f"{op} has no parameter of this name{only}", known - _GIVEN
-    lacking = {one for one in listed if mapping(listed[one]).get("required")} - {*node.params}
+        yield f"{place}.{name}", f"{op} has no parameter of this name{only}", accepted - _GIVEN
+    lacking = {name for name in listed if mapping(listed[name]).get("required")} - {*node.params}
     for name in sorted(lacking - _GIVEN) if node.role != "sink" else ():
         yield f"{place}.{name}", f"is missing: {op} needs it", set()
     if (
@@ -247,7 +249,7 @@ def _misfits(plan: Plan, node: PlanNode, said: set[str]) -> Iterator[tuple[str, 
 def _own_code_around(plan: Plan, node: PlanNode) -> bool:
     """Whether a modifier or a hook of a user's own may give an operation more."""
     modifiers = modifiers_of(node, plan.registry)
-    of_fasthep = (is_published(plan.registry, "execution_modifiers", one) for one in modifiers)
+    of_fasthep = (is_published(plan.registry, "execution_modifiers", name) for name in modifiers)
     return user_hooks(plan, plan.registry) or not all(of_fasthep)
 
 
@@ -255,4 +257,4 @@ def _reads(function: FunctionType, rest: str) -> bool:
     """Whether a function looks at a variable; ``locals()`` and its like look at all."""
     names = {rest, "locals", "vars", "eval", "exec"}
     code = dis.get_instructions(function)
-    return any(one.argval in names and one.opname.startswith("LOAD") for one in code)
+    return any(step.argval in names and step.opname.startswith("LOAD") for step in code)

@@ -107,7 +107,7 @@ def refuse_values(
     if kind not in "biufS" or (kind == "S" and not text_too):
         shown = ak.type(column).content
         raise UnfitColumn(
-            text, f"its values are of type {shown}, and numbers{' or texts' * text_too} belong "
+            text, f"its values are of type {shown}, but numbers{' or texts' * text_too} belong "
             "here", "convert it to a column of numbers in an operation of your own",
         )  # fmt: skip
     if not (missing_too and kind != "S"):
@@ -168,7 +168,7 @@ def look_at_axes(
             if len(odd) and values.dtype.kind in "iu":
                 raise UnfitColumn(
                     name,
-                    f"this column holds {odd[0]!s}, and an axis of type bool has bins for 0 and 1 "
+                    f"this column holds {odd[0]!s}, but an axis of type bool has bins for 0 and 1 "
                     "only",
                     "type: int has a bin for each value; or let a hep.define make a flag: "
                     "column > 0",
@@ -200,7 +200,7 @@ def look_at_selection(text: str, value: object) -> None:
         raise UnfitColumn(
             text,
             f"is a number ({shown.rpartition(' ')[2].lstrip('?')}), and selects by position: a "
-            "selection is a yes or no for each object or event",
+            "selection must be a yes or no for each object or event",
             f"compare it: ({text}) != 0, or ({text}) > 0",
         )
     _refuse_missing(text, value, "False")
@@ -264,27 +264,27 @@ def _may_have_fixed_lists(events: ak.Array, name: str) -> bool:
 @lru_cache(maxsize=1024)
 def _terms(text: str) -> tuple[frozenset[str], ...]:
     """Return the names that an expression combines with each other value by value."""
-    found: list[frozenset[str]] = []
+    terms: list[frozenset[str]] = []
 
     def names(node: ast.AST) -> frozenset[str]:
         if isinstance(node, ast.Name):
             return frozenset({node.id})
         if isinstance(node, ast.Call):
-            held = [names(one) for one in node.args]
+            held = [names(arg) for arg in node.args]
             combines = ast.unparse(node.func) in _EACH_VALUE
         else:
-            held = [names(one) for one in ast.iter_child_nodes(node)]
+            held = [names(child) for child in ast.iter_child_nodes(node)]
             combines = isinstance(node, ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.Compare)
         if combines:
             return frozenset().union(*held)
-        found.extend(held)
+        terms.extend(held)
         return frozenset()
 
     try:
-        found.append(names(ast.parse(text, mode="eval").body))
+        terms.append(names(ast.parse(text, mode="eval").body))
     except SyntaxError:  # FAST-HEP knows signs that Python does not
         return ()
-    return tuple(found)
+    return tuple(terms)
 
 
 def names_in(text: str) -> frozenset[str]:
@@ -317,7 +317,7 @@ def refuse_bits(text: str, events: ak.Array, ctx: Context, *, is_condition: bool
                 ) <= {0, 1}:
                     problem = f"combines {read}, a whole number, with a condition, bit by bit"
                     raise UnfitColumn(
-                        text, problem, f"write ({read} != 0); of one bit, ({read} & 2) != 0"
+                        text, problem, f"write ({read} != 0); for one bit, ({read} & 2) != 0"
                     )
         elif isinstance(part, ast.BinOp):
             asked += [part.left, part.right]
@@ -374,13 +374,13 @@ def _asks(part: ast.expr) -> bool:
 
 def weights_of(impl: str, params: Mapping[str, object]) -> Iterator[str]:
     """Yield the weights of a histogram or cutflow."""
-    found: list[object] = []
+    weights: list[object] = []
     if impl == _CUTFLOW:
-        found = [params.get("weight_expr", params.get("weight"))]
+        weights = [params.get("weight_expr", params.get("weight"))]
     elif impl == _HIST and params.get("storage") == "weighted":
         variations = mapping(params.get("variations"))
-        found = [params.get("weight_expr"), *mapping(variations.get("weights")).values()]
-    yield from (one for one in found if isinstance(one, str) and one.strip())
+        weights = [params.get("weight_expr"), *mapping(variations.get("weights")).values()]
+    yield from (weight for weight in weights if isinstance(weight, str) and weight.strip())
 
 
 def _axes(

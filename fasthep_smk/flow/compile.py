@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import json
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +24,6 @@ from fasthep_smk.flow.patches.quick_git import quick_git
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.documents import JsonObject, YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, SmkError, WrongArgument, chain_of, nearest
-from fasthep_smk.util.yaml_files import load
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, Registry
@@ -53,22 +54,16 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
         Findings: a file is unreadable, not YAML or not a mapping, or an included one is missing.
     """
     if not workflow.exists():
-        candidates = [item.name for item in _yaml_files(workflow.parent)]
-        close = nearest(workflow.name, candidates)
+        close = nearest(workflow.name, [item.name for item in _yaml_files(workflow.parent)])
         raise WrongArgument.one(
             "the workflow file does not exist",
             file=str(workflow),
             hint=f"did you mean {workflow.parent / close}?" if close else None,
         )
-    if workflow.is_dir():
-        raise WrongArgument.one(
-            "is a folder, not a workflow file",
-            file=str(workflow),
-            expected="a YAML file such as workflow.yaml",
-        )
     if not workflow.is_file():
+        problem = "is a pipe or a device: it must be a file, since it is read several times"
         raise WrongArgument.one(
-            "is a pipe or a device: it must be a file, since it is read several times",
+            "is a folder, not a workflow file" if workflow.is_dir() else problem,
             file=str(workflow),
             expected="a YAML file such as workflow.yaml",
         )
@@ -82,8 +77,13 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
             hint="rename it",
         ) from None
     with readable_errors(workflow):
-        found = upstream.load_workflow_with_includes(str(workflow))
-        return dict(found.doc), {str(one): files.sha256_file(Path(one)) for one in found.files}
+        loaded = upstream.load_workflow_with_includes(str(workflow))
+        try:
+            json.dumps(loaded.doc, default=str, skipkeys=True)
+        except (ValueError, RecursionError):
+            problem = "contains itself: an alias (*) inside its anchor (&)"
+            raise Findings.one(problem, file=str(workflow)) from None
+        return dict(loaded.doc), {str(path): files.sha256_file(Path(path)) for path in loaded.files}
 
 
 def compile_workflow(
@@ -98,17 +98,17 @@ def compile_workflow(
         Findings: FAST-HEP's compiler refuses the workflow.
     """
     import_late(_FOR_PLOTS, _FOR_COMPARISONS, _COMPARISONS)
-    with readable_errors(workflow, outdir), quick_git(), _noted() as said:
+    with readable_errors(workflow, outdir), quick_git(), _noted() as messages:
         first = upstream.compile_workflow_file(
             source or workflow, outdir=outdir, chunk_size=chunk_size
         )
     compiled = outdir / "compile"
-    told = tuple(said)
+    warned = tuple(messages)
     if not isinstance(first.context.get("variation"), dict):
-        return [CompiledPlan(None, plan_files.read_plan(compiled / "plan.yaml"), told)]
+        return [CompiledPlan(None, plan_files.read_plan(compiled / "plan.yaml"), warned)]
     summary = yaml.safe_load((compiled / "systematics.yaml").read_text(encoding="utf-8"))
     return [
-        CompiledPlan(str(item["name"]), plan_files.read_plan(outdir / str(item["plan"])), told)
+        CompiledPlan(str(item["name"]), plan_files.read_plan(outdir / str(item["plan"])), warned)
         for item in summary["variations"]
     ]
 
@@ -116,17 +116,19 @@ def compile_workflow(
 @contextlib.contextmanager
 def _noted() -> Iterator[list[str]]:
     """Collect what FAST-HEP's compiler warns of; other warnings are shown as usual."""
-    said: list[str] = []
+    messages: list[str] = []
     caught: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
-            yield said
+            yield messages
     finally:
-        for one in caught:
-            if one.category is UserWarning and "hepflow" in Path(one.filename).parts:
-                said.append(str(one.message))
+        for warning in caught:
+            if warning.category is UserWarning and "hepflow" in Path(warning.filename).parts:
+                messages.append(str(warning.message))
             else:
-                warnings.showwarning(one.message, one.category, one.filename, one.lineno)
+                warnings.showwarning(
+                    warning.message, warning.category, warning.filename, warning.lineno
+                )
 
 
 def registry_of(document: YamlMapping, workflow: Path, root: Path) -> Registry:
@@ -137,10 +139,10 @@ def registry_of(document: YamlMapping, workflow: Path, root: Path) -> Registry:
     """
     with readable_errors(workflow):
         context = upstream.CompileContext(workflow, root)
-        found: Registry = upstream.resolve_workflow_registry(
+        registry: Registry = upstream.resolve_workflow_registry(
             dict(document), context=context
         ).registry
-        return found
+        return registry
 
 
 def forget_modules() -> None:
@@ -170,7 +172,7 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
         from fasthep_smk.util.yaml_messages import unreadable
 
         of_text = isinstance(error, UnicodeDecodeError)
-        raise unreadable(_not_utf8(workflow) if of_text else workflow, error) from error
+        raise unreadable(_read_by(error, workflow) if of_text else workflow, error) from error
     except OSError as error:
         if disk_full.shown(error) or build in Path(os.fsdecode(error.filename or "")).parents:
             raise
@@ -207,22 +209,11 @@ def _compiler_finding(workflow: Path, error: BaseException) -> Finding:
     return compiler_finding(workflow, error)
 
 
-def _not_utf8(workflow: Path) -> Path:
-    """Return which of a workflow's files is not UTF-8: itself, or one that it includes."""
-    try:
-        document = load(workflow)
-    except (UnicodeDecodeError, yaml.YAMLError):
-        return workflow
-    listed = document.get("include") if isinstance(document, dict) else None
-    for name in listed if isinstance(listed, list) else [listed]:
-        included = workflow.parent / str(name)
-        try:
-            included.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            return included
-        except OSError:
-            continue
-    return workflow
+def _read_by(error: BaseException, workflow: Path) -> Path:
+    """Return which of a workflow's files FAST-HEP was reading: itself, or one that it includes."""
+    held = [frame.f_locals.get("path") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    files = [Path(path) for path in held if isinstance(path, str | Path)]
+    return files[-1] if files and not files[-1].samefile(workflow) else workflow
 
 
 def _yaml_files(folder: Path) -> list[Path]:

@@ -28,22 +28,18 @@ _CIRCLE = "Lowered graph contains a cycle"
 
 def compiler_finding(workflow: Path, error: BaseException) -> Finding:
     """Return what is wrong with a workflow that the compiler has refused, in its words."""
-    said = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    said = f"there is no {said!r}" if isinstance(error, KeyError) and " " not in said else said
-    said = re.sub(r"PosixPath\('([^']*)'\)", r"\1", " ".join(said.split()))
-    said = said.replace(f"{workflow.resolve().parent}/", "") or type(error).__name__
+    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    message = (
+        f"there is no {message!r}"
+        if isinstance(error, KeyError) and " " not in message
+        else message
+    )
+    message = re.sub(r"PosixPath\('([^']*)'\)", r"\1", " ".join(message.split()))
+    message = message.replace(f"{workflow.resolve().parent}/", "") or type(error).__name__
     document: YamlMapping = {}
     with contextlib.suppress(Exception):  # it cannot be read: that is what is said
         document = dict(upstream.load_workflow_with_includes(str(workflow)).doc)
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return Finding(
-            file=str(workflow),
-            problem=f"the module {error.name!r} cannot be imported",
-            hint=why_not_found(error.name)
-            or "install it, or put its folder on PYTHONPATH; modules beside the workflow and "
-            "in the current folder are found",
-        )
-    if said == _CIRCLE:
+    if message == _CIRCLE:
         waiting = _waiting(document)
         return Finding(
             file=str(workflow),
@@ -53,29 +49,31 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
             expected="stages that depend only on earlier ones (from, needs)",
         )
     node, text = raised_at(error)
-    named_node = _NODE.search(said)
+    named_node = _NODE.search(message)
     stage = node or (named_node[1] if named_node else None)
-    place = _KEY.search(said)
+    place = _KEY.search(message)
     key, content = stages_by_id(document).get((stage or "").partition("@")[0], (None, {}))
     at = named(place[1], document) if place else None
     at = at or (written(document, stage, text) if stage and text else None)
-    at = at or (quoted(document, stage, said) if stage else None)
-    at = (at or quoted(document, None, said) or key or "").removesuffix(".id")
+    at = at or (quoted(document, stage, message) if stage else None)
+    at = (at or quoted(document, None, message) or key or "").removesuffix(".id")
     return Finding(
         file=str(workflow),
         key=at or None,
-        problem=f"FAST-HEP refuses {content.get('op') or 'it'}: {said}",
-        value=as_yaml(text) if text and text not in said else None,
-        hint=_meant(said, mapping(content.get("params"))),
+        problem=f"FAST-HEP refuses {content.get('op') or 'it'}: {message}",
+        value=as_yaml(text) if text and text not in message else None,
+        hint=_meant(message, mapping(content.get("params")))
+        if not isinstance(error, ModuleNotFoundError)
+        else why_not_found(str(error.name)),
     )
 
 
-def _meant(said: str, params: YamlMapping) -> str | None:
+def _meant(message: str, params: YamlMapping) -> str | None:
     """Return which name was meant, if a required parameter or one of those listed is near."""
-    if required := re.search(r"parameter '([^']+)' is required", said):
+    if required := re.search(r"parameter '([^']+)' is required", message):
         close = nearest(required[1], map(str, params))
         return f"is {close!r} meant to be {required[1]!r}?" if close else None
-    if listed := re.search(r"'([^']+)'\. Available: \[(.*)\]", said):
+    if listed := re.search(r"'([^']+)'\. Available: \[(.*)\]", message):
         close = nearest(listed[1], re.findall(r"'([^']+)'", listed[2]))
         return f"did you mean {close!r}?" if close else None
     return None
@@ -87,9 +85,9 @@ def raised_at(error: BaseException) -> tuple[str | None, str]:
     A node that belongs to no stage is told by its id; without a text it is empty.
     """
     stage, text = None, ""
-    for one in chain_of(error):
-        read = one.text or "" if isinstance(one, SyntaxError) else ""
-        for frame in _frames(one):
+    for cause in chain_of(error):
+        read = cause.text or "" if isinstance(cause, SyntaxError) else ""
+        for frame in _frames(cause):
             node = frame.f_locals.get("node")
             if node is not None and hasattr(node, "impl"):
                 stage = stage or str(
@@ -99,7 +97,9 @@ def raised_at(error: BaseException) -> tuple[str | None, str]:
                 stage = stage or str(frame.f_locals["stage"]["id"])
             for name in ("expr", "expression"):
                 held = frame.f_locals.get(name)
-                read = held if isinstance(held, str) and not isinstance(one, SyntaxError) else read
+                read = (
+                    held if isinstance(held, str) and not isinstance(cause, SyntaxError) else read
+                )
         text = text or read
     return stage, text.strip()
 
@@ -125,5 +125,5 @@ def _taken(stage: YamlMapping) -> set[str]:
     listed: list[object] = []
     for value in (stage.get("from", stage.get("in")), stage.get("needs")):
         listed += value if isinstance(value, list) else [value]
-    names = (mapping(one).get("node") if isinstance(one, dict) else one for one in listed)
+    names = (mapping(entry).get("node") if isinstance(entry, dict) else entry for entry in listed)
     return {str(name).removeprefix("stage.").partition("@")[0] for name in names if name}

@@ -94,33 +94,33 @@ def sights(
     ``implementation`` is its ``module:object``, ``modifiers`` those of its modifiers; ``known``
     names the workflow's globals.
     """
-    found: set[Sight] = set()
+    seen: set[Sight] = set()
     for reference in (implementation, *modifiers):
         module = reference.partition(":")[0]
         if not op_identity.is_published(module):
-            found |= _seen_by(reference, frozenset(known))
+            seen |= _seen_by(reference, frozenset(known))
     if role == "source" and not implementation.startswith(_ROOT_TREE):
-        found.add("run")  # one may read other files of its dataset than its partition's
+        seen.add("run")  # one may read other files of its dataset than its partition's
     if role in ("sink", "observer"):
-        found.add("place")  # it names its files after the partition
+        seen.add("place")  # it names its files after the partition
     if role == "observer":
-        found.add("names")  # one may report on the first dataset only
+        seen.add("names")  # one may report on the first dataset only
     # The number of events of a dataset changes with its files; expressions can use it.
     if "nevents" in files.exact_json(dict(params)):
-        found.add("dataset")
+        seen.add("dataset")
     if any(_lists_datasets(axis) for axis in params.get("axes") or ()):
-        found.add("names")
-    return frozenset(found)
+        seen.add("names")
+    return frozenset(seen)
 
 
-def _seen_by(reference: str, known: frozenset[str]) -> set[Sight]:
+def _seen_by(reference: str, global_names: frozenset[str]) -> set[Sight]:
     """Return what a user's operation may see; one that cannot be read may see everything."""
     if op_identity.is_installed(reference.partition(":")[0]):
         return {"run"}  # it may stand in another module of its package
     keys = context_keys(reference)
     if keys is None:
         return {"run"}
-    return {_SHOWS.get(key, "run") for key in keys - _OWN - known}
+    return {_SHOWS.get(key, "run") for key in keys - _OWN - global_names}
 
 
 def _lists_datasets(axis: object) -> bool:
@@ -169,13 +169,13 @@ def context_keys(reference: str) -> frozenset[str] | None:
             return None
     if not _is_own(trees, module, name):
         return None
-    found: set[str] = set()
+    entries: set[str] = set()
     for tree in trees.values():
         keys = _keys(tree)
         if keys is None:
             return None
-        found |= keys
-    return frozenset(found)
+        entries |= keys
+    return frozenset(entries)
 
 
 @cache
@@ -212,31 +212,31 @@ def _binds(node: ast.AST) -> list[str]:
     if isinstance(node, _DEFINITIONS):
         return [node.name]
     if isinstance(node, ast.Import | ast.ImportFrom):
-        return [one.asname or one.name for one in node.names]
+        return [alias.asname or alias.name for alias in node.names]
     return [node.id] if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else []
 
 
 def _is_plain(node: ast.AST, name: str, trees: Mapping[str, ast.Module]) -> bool:
     if isinstance(node, ast.ImportFrom):
         base = node.module or ""
-        original = next(one.name for one in node.names if (one.asname or one.name) == name)
+        original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
         places = [own for own in trees if own == base or (node.level and own.endswith(f".{base}"))]
         return any(_is_own(trees, own, original) for own in places)
     if not isinstance(node, _DEFINITIONS):
         return False
     made_by = [*node.decorator_list, *(node.bases if isinstance(node, ast.ClassDef) else [])]
-    return {_first_name(one) for one in made_by} <= _harmless(trees)
+    return {_first_name(maker) for maker in made_by} <= _harmless(trees)
 
 
 def _harmless(trees: Mapping[str, ast.Module]) -> set[str | None]:
     """Return the names of what is the user's own or FAST-HEP's, in these modules."""
-    found: set[str | None] = {"object", "Protocol", "ABC", "dataclass", "dataclasses"}
+    names: set[str | None] = {"object", "Protocol", "ABC", "dataclass", "dataclasses"}
     for node in (node for tree in trees.values() for node in ast.walk(tree)):
         if isinstance(node, _DEFINITIONS):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.ImportFrom) and op_identity.is_published(node.module or ""):
-            found.update(one.asname or one.name for one in node.names)
-    return found
+            names.update(alias.asname or alias.name for alias in node.names)
+    return names
 
 
 def _first_name(node: ast.AST) -> str | None:
@@ -248,94 +248,82 @@ def _first_name(node: ast.AST) -> str | None:
 
 def _keys(tree: ast.AST) -> set[str] | None:
     """Return the entries of contexts that a module looks up, ``None`` if that cannot be told."""
-    found: set[str] = set()
+    entries: set[str] = set()
     understood: set[ast.AST] = set()
     generators = _names_of_rng(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Subscript) and _is_context(node.value):
-            key, name = node.slice, node.value
-        elif generators and isinstance(node, ast.Call) and ast.unparse(node.func) in generators:
-            # What its seed is made of is in every signature.
-            given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "ctx")]
-            understood.update(filter(_is_context, given))
-            continue
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "get"
-            and node.args
-            and _is_context(node.func.value)
-        ):
-            key, name = node.args[0], node.func.value
-        else:
-            continue
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            found.add(key.value)
-            understood.add(name)
+        match node:
+            case ast.Subscript(ast.Name("ctx") as name, ast.Constant(str(key))) | ast.Call(
+                ast.Attribute(ast.Name("ctx") as name, "get"), [ast.Constant(str(key)), *_]
+            ):
+                entries.add(key)
+                understood.add(name)
+            case ast.Call() if generators and ast.unparse(node.func) in generators:
+                # What its seed is made of is in every signature.
+                args = [
+                    *node.args[:1],
+                    *(keyword.value for keyword in node.keywords if keyword.arg == "ctx"),
+                ]
+                understood.update(arg for arg in args if ast.unparse(arg) == "ctx")
     escapes = any(node not in understood and _escapes(node) for node in ast.walk(tree))
-    return None if escapes else found
+    return None if escapes else entries
 
 
 def _escapes(node: ast.AST) -> bool:
     """Whether a context may be used here in a way that is not understood."""
-    if isinstance(node, ast.Name):
-        return (node.id == "ctx" and isinstance(node.ctx, ast.Load)) or node.id in _OF_FRAMES
-    if isinstance(node, ast.Attribute):
-        return node.attr == "ctx" or node.attr in _OF_FRAMES
-    if isinstance(node, ast.Constant):
-        # Looked up by name, in **arguments perhaps; pandas takes variables so.
-        return isinstance(node.value, str) and (node.value == "ctx" or "@ctx" in node.value)
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        return _uses_rest(node) or _uses_variables(node)
+    match node:
+        case ast.Name("ctx", ast.Load()) | ast.Attribute(attr="ctx"):
+            return True
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return name in _OF_FRAMES
+        case ast.Constant(str(text)):
+            # Looked up by name, in **arguments perhaps; pandas takes variables so.
+            return text == "ctx" or "@ctx" in text
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            return _uses_rest(node) or _uses_variables(node)
     return False
 
 
 def _names_of_rng(tree: ast.AST) -> set[str]:
     """Return how a module calls our ``rng``, unless it gives these names to something else."""
-    found: set[str] = set()
+    rngs: set[str] = set()
     taken: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == _OURS and not node.level:
-            found.update(one.asname or one.name for one in node.names if one.name == "rng")
+            rngs.update(alias.asname or alias.name for alias in node.names if alias.name == "rng")
         elif isinstance(node, ast.Import):
-            names = [one.asname or one.name for one in node.names if one.name == _OURS]
-            found.update(f"{name}.rng" for name in names)
+            names = [alias.asname or alias.name for alias in node.names if alias.name == _OURS]
+            rngs.update(f"{name}.rng" for name in names)
         else:
             taken += _binds(node)
             taken += [node.arg] if isinstance(node, ast.arg) else []
-    return {name for name in found if name.partition(".")[0] not in taken}
+    return {name for name in rngs if name.partition(".")[0] not in taken}
 
 
-def _arguments(function: _Function) -> list[str]:
-    """Return the names of a function's arguments that may be given by name."""
-    return [one.arg for one in (*function.args.args, *function.args.kwonlyargs)]
+def _has_context(function: _Function) -> bool:
+    """Whether a function has the context for an argument that may be given by name."""
+    return any(arg.arg == "ctx" for arg in (*function.args.args, *function.args.kwonlyargs))
 
 
 def _uses_rest(function: _Function) -> bool:
     """Whether a function looks at its ``**rest``, where the context may be."""
     rest = function.args.kwarg
-    if rest is None or "ctx" in _arguments(function):
+    if rest is None or _has_context(function):
         return False
     return any(isinstance(node, ast.Name) and node.id == rest.arg for node in ast.walk(function))
 
 
 def _uses_variables(function: _Function) -> bool:
     """Whether a function that has a context looks at its variables in some other way."""
-    if "ctx" not in _arguments(function):
-        return False
-    return any(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and (node.func.id in _OF_VARIABLES or (node.func.id in ("vars", "dir") and not node.args))
-        for node in ast.walk(function)
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    return _has_context(function) and any(
+        isinstance(call.func, ast.Name)
+        and (call.func.id in _OF_VARIABLES or (call.func.id in ("vars", "dir") and not call.args))
+        for call in calls
     )
 
 
 def forget() -> None:
     """Forget what modules were: they are looked at again."""
-    for known in (_sees_variation, context_keys, own_sources):
-        known.cache_clear()
-
-
-def _is_context(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "ctx"
+    for function in (_sees_variation, context_keys, own_sources):
+        function.cache_clear()

@@ -5,7 +5,6 @@ A release that we were not tested with is held against this (see ``release``).
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,7 +34,9 @@ CALLS: Mapping[str, str] = {
     "hepflow.compiler.profiles:load_profile_config_with_provenance": "name project_root entry_dir",
     "hepflow.compiler.profiles:normalize_profile_names": "raw",
     "hepflow.compiler.registry_resolution:resolve_workflow_registry": "workflow context",
+    "hepflow.compiler.snapshot:clear_snapshot": "compile_dir",
     "hepflow.model.data_flow:DependencyContext": "known_functions known_constants context_symbols",
+    "hepflow.model.plan:PlanInputRef": "node_id output_name input_name",
     "hepflow.model.plan_applicability:inactive_inputs_behavior_for_node": "plan node",
     "hepflow.model.plan_applicability:node_applies_to_plan_dataset": "node dataset",
     "hepflow.model.plan_applicability:resolve_active_input_ref": "plan ref dataset",
@@ -70,8 +71,6 @@ CALLS: Mapping[str, str] = {
     "hepflow.runtime.engine:execute_plan_partition": (
         "plan ctx registry_cfg initial_values hook_manager"
     ),
-    "hepflow.runtime.hooks.loaders:hook_spec_events": "spec",
-    "hepflow.runtime.hooks.loaders:load_hook_spec": "registry_cfg kind",
     "hepflow.runtime.materialize:materialize_final_products": (
         "plan value_store outdir registry_cfg"
     ),
@@ -83,31 +82,15 @@ CALLS: Mapping[str, str] = {
     ),
 }
 
-#: Data classes, and all their fields: a new one would be lost between jobs.
-FIELDS: Mapping[str, str] = {
-    "hepflow.model.io:ArtifactManifest": (
-        "product_kind format producer_node output_name dataset_name parts metadata"
-    ),
-    "hepflow.model.io:ArtifactReference": (
-        "uri product_kind format metadata provenance producer_node output_name dataset_name "
-        "partition_id partition_index"
-    ),
-    "hepflow.model.plan:ExecutionNode": (
-        "id graph_node_id role impl inputs params outputs input_scope output_scope "
-        "partitioning materialize meta"
-    ),
-    "hepflow.model.plan:ExecutionPartition": "id dataset file source part start stop",
-    "hepflow.model.plan:ExecutionPlan": (
-        "nodes node_index partitions context registry provenance execution execution_hooks "
-        "reports data_flow"
-    ),
-    "hepflow.model.plan:PartitionSpec": "mode chunk_size",
-    "hepflow.model.plan:PlanInputRef": "node_id output_name input_name",
-}
-
 #: Methods of classes, and functions of which only the name is used here.
 METHODS: Mapping[str, str] = {
+    "hepflow.model.io:ArtifactManifest": "",
+    "hepflow.model.io:ArtifactReference": "",
     "hepflow.model.io:OutputResult": "",
+    "hepflow.model.plan:ExecutionNode": "",
+    "hepflow.model.plan:ExecutionPartition": "",
+    "hepflow.model.plan:ExecutionPlan": "add_node get_node to_dict",
+    "hepflow.model.plan:PartitionSpec": "",
     "hepflow.model.products:OperationResult": "",
     "hepflow.runtime.hooks.manager:HookManager": (
         "around_node from_plan has_event on_node_error run_end usage_summary"
@@ -122,12 +105,11 @@ METHODS: Mapping[str, str] = {
 
 def differences() -> list[str]:
     """Return what is not as it was in the release that we were tested with, in words."""
-    found = [
+    changes = [
         *(text for name in CALLS for text in _call(name)),
-        *(text for name in FIELDS for text in _record(name)),
         *(text for name in METHODS for text in _methods(name)),
     ]
-    return list(dict.fromkeys(found))  # many modules may lack the same one
+    return list(dict.fromkeys(changes))  # many modules may lack the same one
 
 
 def _call(name: str) -> Iterator[str]:
@@ -138,47 +120,31 @@ def _call(name: str) -> Iterator[str]:
         yield gone
         return
     try:
-        found = inspect.signature(thing).parameters  # type: ignore[arg-type]
+        parameters = inspect.signature(thing).parameters  # type: ignore[arg-type]
     except (TypeError, ValueError):
         yield f"{_shown(name)} can no longer be called"
         return
-    kinds = {one.kind for one in found.values()}
+    kinds = {arg.kind for arg in parameters.values()}
     if inspect.Parameter.VAR_KEYWORD not in kinds and (
-        missing := [one for one in wanted if one not in found]
+        missing := [word for word in wanted if word not in parameters]
     ):
-        yield f"{_shown(name)} no longer takes {_words(missing)}; it takes {_words(found)}"
+        yield f"{_shown(name)} no longer takes {_words(missing)}; it takes {_words(parameters)}"
     needed = [
-        one.name
-        for one in found.values()
-        if one.default is one.empty and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+        arg.name
+        for arg in parameters.values()
+        if arg.default is arg.empty and arg.kind not in (arg.VAR_KEYWORD, arg.VAR_POSITIONAL)
     ]
-    if more := [one for one in needed if one not in wanted]:
+    if more := [word for word in needed if word not in wanted]:
         yield f"{_shown(name)} needs {_words(more)}, too"
-
-
-def _record(name: str) -> Iterator[str]:
-    wanted = FIELDS[name].split()
-    thing, gone = _thing(name)
-    if gone:
-        yield gone
-    elif not dataclasses.is_dataclass(thing):
-        yield f"{_shown(name)} is not a data class any more"
-    else:
-        found = [one.name for one in dataclasses.fields(thing)]
-        new, old = ([*dict.fromkeys(a)] for a in (_without(found, wanted), _without(wanted, found)))
-        if new or old:
-            texts = [f"has the new field {_words(new)}"] * bool(new)
-            texts += [f"no longer has {_words(old)}"] * bool(old)
-            yield f"{_shown(name)} {' and '.join(texts)}"
-        elif found != wanted:
-            yield f"{_shown(name)} has its fields in another order"
 
 
 def _methods(name: str) -> Iterator[str]:
     thing, gone = _thing(name)
     if gone:
         yield gone
-    elif missing := [one for one in METHODS[name].split() if not callable(getattr(thing, one, 0))]:
+    elif missing := [
+        method for method in METHODS[name].split() if not callable(getattr(thing, method, 0))
+    ]:
         yield f"{_shown(name)} no longer has {_words(missing)}"
 
 
@@ -193,11 +159,6 @@ def _thing(name: str) -> tuple[object, str]:
         return None, f"it cannot be imported: {' '.join(str(error).split())}"
     except AttributeError:
         return None, f"{_shown(name)} is gone"
-
-
-def _without(names: Iterable[str], others: Iterable[str]) -> list[str]:
-    known = set(others)
-    return [one for one in names if one not in known]
 
 
 def _words(names: Iterable[str]) -> str:

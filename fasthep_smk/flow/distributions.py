@@ -55,24 +55,24 @@ def package_identity(package: str) -> str:
     Source of the file list: the ``RECORD`` of its distribution
     (https://packaging.python.org/en/latest/specifications/recording-installed-packages/).
     """
-    found = _distribution(package)
-    if found is None:
+    distribution = _distribution(package)
+    if distribution is None:
         return _loose_identity(package)
-    edited, local = _edited(found), _local(found)
-    said = [f"+local.{local}" if local else "", f"+edited.{edited}" if edited else ""]
-    return f"{found.version}{''.join(said)}"
+    edited, local = _edited(distribution), _local(distribution)
+    marks = [f"+local.{local}" if local else "", f"+edited.{edited}" if edited else ""]
+    return f"{distribution.version}{''.join(marks)}"
 
 
 def _distribution(package: str) -> metadata.Distribution | None:
     """Return the distribution that a top-level package came with."""
     try:
-        found = metadata.distribution(package)
-        if _provides(found, package):
-            return found
+        distribution = metadata.distribution(package)
+        if _provides(distribution, package):
+            return distribution
     except metadata.PackageNotFoundError:
         pass
     # The distribution has another name than the package, as scikit-learn for sklearn.
-    return next((one for one in metadata.distributions() if _provides(one, package)), None)
+    return next((other for other in metadata.distributions() if _provides(other, package)), None)
 
 
 def _provides(distribution: metadata.Distribution, package: str) -> bool:
@@ -107,13 +107,8 @@ def _edited(distribution: metadata.Distribution) -> str:
     installed = [time for name, time in times.items() if name.endswith("/RECORD")]
     limit = max(installed, default=float("inf")) + _INSTALLATION
     edited = [name for name, time in times.items() if time > limit and name.endswith(_CODE)]
-    return (
-        digest_of([[name, _digest(distribution, name)] for name in edited])[:16] if edited else ""
-    )
-
-
-def _digest(distribution: metadata.Distribution, name: str) -> str:
-    return sha256_file(Path(str(distribution.locate_file(name))))
+    digests = [[name, sha256_file(Path(folder, name))] for name in edited]
+    return digest_of(digests)[:16] if edited else ""
 
 
 def _loose_identity(package: str) -> str:
@@ -128,6 +123,8 @@ def _loose_identity(package: str) -> str:
         files = [Path(spec.origin)]
     else:
         folders = spec.submodule_search_locations or ()
-        files = [f for one in folders for f in sorted(Path(one).rglob("*")) if f.suffix in _CODE]
+        files = [
+            f for folder in folders for f in sorted(Path(folder).rglob("*")) if f.suffix in _CODE
+        ]
     content = [[path.name, sha256_file(path)] for path in files if path.is_file()]
     return f"no-version.{digest_of(content)[:16]}"

@@ -59,23 +59,23 @@ def expression_findings(
     The plans are those of a workflow's systematic variations, the nominal one first.
     """
     written = stages_by_id(document)
-    found: dict[tuple[str, str], Finding] = {}
-    told: set[str] = set()
+    findings: dict[tuple[str, str], Finding] = {}
+    told_stages: set[str] = set()
     seen: set[str] = set()
     for plan in plans:
         names = _names(plan)
         for stage, text in expressions_of(plan, seen):
             key, content = written.get(stage, (f"analysis.stages[{stage!r}]", {}))
             key = place_of(f"{key}.params", content.get("params"), text)
-            if key.endswith(".params") and stage in told:
+            if key.endswith(".params") and stage in told_stages:
                 continue  # a variation's form of an expression of the stage
             reading = Reading(text, names, is_condition=key.endswith(".over"))
             if first := next(reading.problems(), None):  # one mistake often looks like several
                 problem, hint = first
                 finding = Finding(file=workflow, key=key, problem=problem, value=text, hint=hint)
-                found.setdefault((key, problem), finding)
-                told.add(stage)
-    return list(found.values())
+                findings.setdefault((key, problem), finding)
+                told_stages.add(stage)
+    return list(findings.values())
 
 
 def expressions_of(plan: ExecutionPlan, seen: set[str] | None = None) -> list[tuple[str, str]]:
@@ -85,44 +85,40 @@ def expressions_of(plan: ExecutionPlan, seen: set[str] | None = None) -> list[tu
     """
     seen = set() if seen is None else seen
     context = dependency_context(plan, full_registry(plan))
-    found: dict[tuple[str, str], None] = {}
+    expressions: dict[tuple[str, str], None] = {}
     for node in plan.nodes:
         stage = str(dict(node.meta or {}).get("stage_id") or node.id)
-        what = repr((stage, node.impl, node.params))
+        content = repr((stage, node.impl, node.params))
         published = is_published(plan.registry, "transforms", node.impl)
-        if node.role != "transform" or not published or what in seen:
+        if node.role != "transform" or not published or content in seen:
             continue
-        seen.add(what)
+        seen.add(content)
         spec = upstream.component_spec_for_node(node, plan.registry)
         with contextlib.suppress(Exception), parsed_expressions() as texts:
             # The compiler has refused what it cannot read.
             upstream.parse_component_data_dependencies(
                 spec=spec, params=dict(node.params), dep_ctx=context
             )
-            found |= dict.fromkeys((stage, text) for text in texts)
-    return list(found)
+            expressions |= dict.fromkeys((stage, text) for text in texts)
+    return list(expressions)
 
 
 def _names(plan: ExecutionPlan) -> Names:
     registry = full_registry(plan)
     context = dependency_context(plan, registry)
-    datasets = {name: mapping(one) for name, one in mapping(plan.context.get("datasets")).items()}
+    datasets = {
+        name: mapping(content) for name, content in mapping(plan.context.get("datasets")).items()
+    }
     values: dict[str, tuple[object, ...]] = dict.fromkeys(
         {*context.context_symbols, *context.known_constants}, ()
     )
     values |= {name: (value,) for name, value in mapping(plan.context.get("globals")).items()}
     values["dataset_name"] = tuple(datasets)
     for key in ("group", "eventtype"):
-        values[f"dataset_{key}"] = tuple(one.get(key) for one in datasets.values())
+        values[f"dataset_{key}"] = tuple(dataset.get(key) for dataset in datasets.values())
     values["dataset_is_data"] = (True, False)
     functions = mapping(registry.get("functions"))
     return Names({name: str(reference) for name, reference in functions.items()}, values)
-
-
-def is_elementwise(reference: str) -> bool:
-    """Whether a function makes a column of columns, as far as is known."""
-    module = reference.partition(":")[0]
-    return module in ("numpy", "awkward") or op_identity.is_published(module)
 
 
 def unknown_function(text: str, registry: Mapping[str, object]) -> str | None:
@@ -136,8 +132,8 @@ def unknown_function(text: str, registry: Mapping[str, object]) -> str | None:
         module, _, attribute = name.partition(".")
         if module not in functions and (not attribute or module in _MODULES):
             meant = nearest(name, functions, cutoff=0.75)
-            known = f"did you mean {meant!r}?" if meant else f"there are {', '.join(functions)}"
-            return f"there is no function {name!r}: {known}"
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(functions)}"
+            return f"there is no function {name!r}: {hint}"
     return None
 
 
@@ -196,7 +192,7 @@ class Reading:
                 yield "'+' of two conditions gives true or false, not how many are true", None
         if isinstance(sign, ast.Is | ast.IsNot):
             constants = [part.value for part in (left, right) if isinstance(part, ast.Constant)]
-            if columns or not any(one is None or isinstance(one, bool) for one in constants):
+            if columns or not any(value is None or isinstance(value, bool) for value in constants):
                 yield "'is' compares objects, not values: use '=='", None
         if isinstance(sign, _AMONG) and columns:
             yield "'in' gives one answer for all events: compare with each value instead", None
@@ -235,7 +231,7 @@ class Reading:
         """Return what a chain of ``&``, ``|`` and ``^`` combines."""
         if isinstance(node, ast.BinOp) and type(node.op) in _LOGIC:
             sides = (node.left, node.right)
-            parts = ([one] if self._in_brackets(one) else self._leaves(one) for one in sides)
+            parts = ([side] if self._in_brackets(side) else self._leaves(side) for side in sides)
             return [leaf for part in parts for leaf in part]
         return [node]
 
@@ -245,17 +241,17 @@ class Reading:
         ``within`` says that the text may be a part of the name.
         """
         read = ast.unparse(name)
-        values = [one for one in self._names.values.get(read, ()) if one is not None]
-        constants = [one.value for one in self._nodes if isinstance(one, ast.Constant)]
+        values = [value for value in self._names.values.get(read, ()) if value is not None]
+        constants = [node.value for node in self._nodes if isinstance(node, ast.Constant)]
         parts = held.elts if isinstance(held, ast.List | ast.Tuple | ast.Set) else [held]
         for text in (part.value for part in parts if isinstance(part, ast.Constant)):
-            if text is None or (within and any(str(text) in str(one) for one in values)):
+            if text is None or (within and any(str(text) in str(value) for value in values)):
                 continue
-            mixed = {isinstance(one, str) for one in values} == {not isinstance(text, str)}
+            mixed = {isinstance(value, str) for value in values} == {not isinstance(text, str)}
             if mixed and not within:
                 yield f"{read} is {values[0]!r}: it is never equal to {text!r}", None
             elif isinstance(text, str) and read.startswith("dataset_") and text not in values:
-                meant = next((one for one in map(str, values) if _is_slip(text, one)), text)
+                meant = next((value for value in map(str, values) if _is_slip(text, value)), text)
                 if meant not in constants:  # others may be names of another day
                     yield f"no dataset has {read} {text!r}", f"did you mean {meant!r}?"
 
@@ -279,8 +275,8 @@ class Reading:
         counted = isinstance(number, ast.Constant) and type(number.value) is int
         ranged = isinstance(first, ast.Slice) and (first.lower or first.upper or first.step)
         if isinstance(node.value, ast.Call):  # a function of the user's own may make a pair
-            reference = self._names.functions.get(ast.unparse(node.value.func), "")
-            counted = counted and is_elementwise(reference)
+            module = self._names.functions.get(ast.unparse(node.value.func), "").partition(":")[0]
+            counted &= module in ("numpy", "awkward") or op_identity.is_published(module)
         if self._is_column(node.value) and (counted or ranged):
             read = ast.unparse(first)
             yield f"[{read}] selects one event of the partition, not one object of each event", None

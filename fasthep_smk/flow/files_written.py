@@ -22,16 +22,18 @@ def files_written(plan: Plan, node: PlanNode) -> tuple[str, ...]:
     what a name in braces of another kind stands in, are left out.
     """
     root = upstream.BuildPaths.from_plan(plan, outdir="").artifacts_root()
-    found = [
+    paths = [
         Path(_ARTIFACTS, _PRODUCTS[kind][0], f"{upstream.product_id(node)}{_PRODUCTS[kind][1]}")
         for kind in node.outputs.values()
         if kind in _PRODUCTS
     ]
     # A renderer with several outputs names them itself, and writes them elsewhere.
-    claims = [] if "outputs" in node.params else upstream._node_output_claims(node)
-    found += [Path(one.key[1]) for one in claims if one.key[0] == "relative"]
-    inside = [one for one in found if one.parts[0] == _ARTIFACTS and one.name != "manifest.json"]
-    return tuple(str(root / one.relative_to(_ARTIFACTS)) for one in inside)
+    claims = [] if "outputs" in node.params else upstream.node_output_claims(node)
+    paths += [Path(claim.key[1]) for claim in claims if claim.key[0] == "relative"]
+    inside = [
+        path for path in paths if path.parts[0] == _ARTIFACTS and path.name != "manifest.json"
+    ]
+    return tuple(str(root / path.relative_to(_ARTIFACTS)) for path in inside)
 
 
 def prepare_build(plan: Plan, build: Path) -> None:

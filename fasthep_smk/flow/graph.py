@@ -20,6 +20,8 @@ from fasthep_smk.flow.reads import (
     CATEGORY,
     columns_read,
     diagnostics_of,
+    entries_of,
+    hook_entries,
     is_published,
     modifiers_of,
     references,
@@ -105,16 +107,18 @@ class Node:
     @property
     def modifiers(self) -> list[object]:
         """The modifiers of the stage, with their parameters; those that measure are left out."""
-        return [one for one in self._modifiers if one["name"] not in self.diagnostics]
+        return [
+            modifier for modifier in self._modifiers if modifier["name"] not in self.diagnostics
+        ]
 
     @property
     def measured_by(self) -> list[str]:
         """What measures the stage, in words: modifiers, and what is said to them."""
         return [
-            " ".join([str(one["name"]), *(f"{key}={value}" for key, value in params.items())])
-            for one in self._modifiers
-            if one["name"] in self.diagnostics
-            for params in [dict(one.get("params") or {})]
+            " ".join([str(modifier["name"]), *(f"{key}={value}" for key, value in params.items())])
+            for modifier in self._modifiers
+            if modifier["name"] in self.diagnostics
+            for params in [dict(modifier.get("params") or {})]
         ]
 
     @property
@@ -166,14 +170,16 @@ class Graph:
         node = self.plan.get_node(consumer)
         if upstream.inactive_inputs_behavior_for_node(self.plan, node) == "omit":
             return None
-        original = upstream.PlanInputRef(ref.node, ref.port, ref.name)
+        original = upstream.PlanInputRef(
+            node_id=ref.node, output_name=ref.port, input_name=ref.name
+        )
         try:
-            found = upstream.resolve_active_input_ref(
+            substitute = upstream.resolve_active_input_ref(
                 self.plan, original, dataset=_as_dict(dataset)
             )
         except (KeyError, ValueError):
             return None
-        return Ref(found.node_id, found.output_name, found.input_name)
+        return Ref(substitute.node_id, substitute.output_name, substitute.input_name)
 
     def metadata_only(
         self,
@@ -187,32 +193,32 @@ class Graph:
         """
         plan = self.plan if nodes is None else plan_files.subset(self.plan, nodes)
         ctx = {"dataset": _as_dict(dataset)}
-        return bool(upstream.source_reads_metadata_only(plan, plan.get_node(source), ctx=ctx))
+        return bool(upstream.source_should_read_metadata_only(plan, plan.get_node(source), ctx=ctx))
 
     def with_readers(self, nodes: Iterable[str]) -> set[str]:
         """Return nodes, and all that need what they make."""
-        found = set(nodes)
+        names = set(nodes)
         for node in self.nodes.values():
-            if any(ref.node in found for ref in node.inputs):
-                found.add(node.id)
-        return found
+            if any(ref.node in names for ref in node.inputs):
+                names.add(node.id)
+        return names
 
     def with_inputs(self, nodes: Iterable[str]) -> set[str]:
         """Return nodes, and all that they need."""
-        found = set(nodes)
+        names = set(nodes)
         for node in reversed(self.nodes.values()):
-            if node.id in found:
-                found |= {ref.node for ref in node.inputs}
-        return found
+            if node.id in names:
+                names |= {ref.node for ref in node.inputs}
+        return names
 
     def consumers(self) -> dict[Key, list[Node]]:
         """Which nodes read each port."""
-        found: dict[Key, list[Node]] = {}
+        readers: dict[Key, list[Node]] = {}
         for node in self.nodes.values():
             for ref in node.inputs:
                 if not ref.is_dependency:
-                    found.setdefault(ref.key, []).append(node)
-        return found
+                    readers.setdefault(ref.key, []).append(node)
+        return readers
 
 
 def describe(
@@ -230,25 +236,15 @@ def describe(
             retained.setdefault(spec.node_id, set()).add(spec.output_name)
     reads = columns_read(plan)
     hooked = user_hooks(plan, plan.registry)
+    templates, resources = plan.registry.get("report_templates"), plan.execution.get("resources")
+    for_all = [*map(plan.registry.get, _FOR_ALL), *hook_entries(plan)]
     graph = Graph(
         plan,
         hooked=hooked,
         named=named,
-        surroundings=_surroundings(plan, named),
-        sources=_sources(
-            [
-                *(plan.registry.get(section) for section in _FOR_ALL),
-                *((plan.registry.get("hooks") or {}).get(kind) for kind in _hooks(plan)),
-            ],
-            [plan.execution.get("resources"), *_said(plan)],
-            named,
-        ),
-        reporting="|".join(
-            [
-                op_identity.of_entry(plan.registry.get("report_templates") or {}),
-                *named.identities([plan.registry.get("report_templates"), plan.reports]),
-            ]
-        ),
+        surroundings=_identity(for_all, named.identities(resources)),
+        sources=_sources(for_all, [resources, *_said(plan)], named),
+        reporting=_identity([templates], named.identities([templates, plan.reports])),
     )
     global_nodes: set[str] = set()
     for item in plan.nodes:
@@ -257,7 +253,7 @@ def describe(
         if scope == "global":
             global_nodes.add(item.id)
         category = CATEGORY[item.role]
-        implementation = _implementation(plan, item, category, named)
+        entries, params = entries_of(plan, item), _read_params(item)
         graph.nodes[item.id] = Node(
             id=item.id,
             role=item.role,
@@ -270,22 +266,11 @@ def describe(
             reads=reads[item.id][0],
             makes=reads[item.id][1],
             retained=frozenset(retained.get(item.id, ())),
-            implementation=implementation,
+            implementation=_identity(entries, named.identities(params, by=item.impl)),
             sees_variation=item.role in ("observer", "sink")
             or sees_variation(*references(plan, item, category)),
             sees=frozenset({"run"}) if hooked else _sights(plan, item, category),
-            sources=_sources(
-                [
-                    (plan.registry.get(category) or {}).get(item.impl),
-                    *(
-                        (plan.registry.get("execution_modifiers") or {}).get(name)
-                        for name in modifiers_of(item, plan.registry)
-                    ),
-                ],
-                _read_params(item),
-                named,
-                by=item.impl,
-            ),
+            sources=_sources(entries, params, named, by=item.impl),
             rerun=(reruns or {}).get(str(dict(item.meta).get("stage_id") or ""), ""),
             published=is_published(plan.registry, category, item.impl),
             product_id=upstream.product_id(item),
@@ -303,29 +288,9 @@ def describe(
     return graph
 
 
-def _surroundings(plan: Plan, named: NamedFiles) -> str:
-    registry = plan.registry
-    return "|".join(
-        [
-            *(op_identity.of_entry(registry.get(section) or {}) for section in _FOR_ALL),
-            *(op_identity.of_component(registry, "hooks", kind) for kind in _hooks(plan)),
-            *named.identities(plan.execution.get("resources")),
-        ]
-    )
-
-
-def _implementation(plan: Plan, item: PlanNode, category: str, named: NamedFiles) -> str:
-    """Return the identity of an op, of its modifiers and of the files that its parameters name."""
-    return "|".join(
-        [
-            op_identity.of_component(plan.registry, category, item.impl),
-            *(
-                op_identity.of_component(plan.registry, "execution_modifiers", name)
-                for name in modifiers_of(item, plan.registry)
-            ),
-            *named.identities(_read_params(item), by=item.impl),
-        ]
-    )
+def _identity(entries: Iterable[object], files: Iterable[str]) -> str:
+    """Return the identity of what is registered, and of files that are named."""
+    return "|".join([*map(op_identity.of_entry, entries), *files])
 
 
 def _read_params(item: PlanNode) -> YamlMapping:
@@ -335,14 +300,10 @@ def _read_params(item: PlanNode) -> YamlMapping:
     return {key: value for key, value in item.params.items() if key not in ("path", "out")}
 
 
-def _hooks(plan: Plan) -> list[str]:
-    return [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
-
-
 def _said(plan: Plan) -> list[object]:
     """Return the globals, and what datasets say of themselves besides their files."""
     datasets = dict(plan.context.get("datasets") or {}).values()
-    own = [{key: value for key, value in one.items() if key != "files"} for one in datasets]
+    own = [{key: value for key, value in facts.items() if key != "files"} for facts in datasets]
     return [plan.context.get("globals"), own]
 
 

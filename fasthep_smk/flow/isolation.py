@@ -237,7 +237,9 @@ def _packed(array: ak.Array) -> tuple[ak.Array, list[bool]]:
     layout, contents = array.layout, ak.contents
     if isinstance(layout, contents.IndexedArray) and layout.content.is_record:
         record = layout.content
-        columns = [contents.IndexedArray.simplified(layout.index, one) for one in record.contents]
+        columns = [
+            contents.IndexedArray.simplified(layout.index, column) for column in record.contents
+        ]
     elif isinstance(layout, contents.RecordArray):
         record, columns = layout, layout.contents
     else:
@@ -245,15 +247,15 @@ def _packed(array: ak.Array) -> tuple[ak.Array, list[bool]]:
     if layout.backend.name != "cpu":
         return ak.to_packed(array), []
     items: dict[tuple[int, int], tuple[Any, Any]] = {}
-    made = [_packed_column(column, items) for column in columns]
+    pairs = [_packed_column(column, items) for column in columns]
     packed = contents.RecordArray(
-        [column for column, _ in made],
+        [column for column, _ in pairs],
         record.fields,
         length=len(array),
         parameters=record.parameters,
     )
     whole = ak.Array(packed, behavior=array.behavior, attrs=array.attrs)
-    return whole, [is_new for _, is_new in made]
+    return whole, [is_new for _, is_new in pairs]
 
 
 def _packed_column(column: Any, items: dict[tuple[int, int], tuple[Any, Any]]) -> tuple[Any, bool]:
@@ -294,7 +296,9 @@ def _with_copies_of_columns(packed: Any, new: list[bool]) -> Any:
     if not new:
         return copy.deepcopy(packed)
     pairs = zip(packed.contents, new, strict=True)
-    return packed.copy(contents=[one if is_new else copy.deepcopy(one) for one, is_new in pairs])
+    return packed.copy(
+        contents=[column if is_new else copy.deepcopy(column) for column, is_new in pairs]
+    )
 
 
 def _is_writable(array: ak.Array) -> bool:
@@ -302,9 +306,9 @@ def _is_writable(array: ak.Array) -> bool:
     return all(getattr(buffer.flags, "writeable", True) for buffer in buffers)  # on a GPU, always
 
 
-def _differ(one: object, other: object) -> bool:
+def _differ(value: object, other: object) -> bool:
     try:
-        return bool(one != other)
+        return bool(value != other)
     except ValueError:  # an operation has put an array into one of them
         return True
 
@@ -362,12 +366,12 @@ def _with_originals(layout: Any, same: dict[int, object]) -> Any:
     return layout
 
 
-def _equal(one: object, other: object) -> bool:
+def _equal(original: object, mine: object) -> bool:
     """Whether two columns have the same bits."""
-    buffers = [ak.to_buffers(column, backend="cpu")[2] for column in (one, other)]
+    buffers = [ak.to_buffers(column, backend="cpu")[2] for column in (original, mine)]
     return all(_same_bits(buffer, buffers[1][name]) for name, buffer in buffers[0].items())
 
 
-def _same_bits(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    bits = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other)]
+def _same_bits(original: np.ndarray[Any, Any], mine: np.ndarray[Any, Any]) -> bool:
+    bits = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (original, mine)]
     return bool(np.array_equal(bits[0], bits[1]))

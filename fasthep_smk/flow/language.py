@@ -8,7 +8,6 @@ free: metadata of datasets, parameters of operations that are not FAST-HEP's, ke
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import re
 from collections.abc import Iterator
@@ -32,16 +31,12 @@ _RENDERERS = "hep.render."
 
 def language_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return the keys of a merged workflow that have no effect, and values without a meaning."""
-    try:
-        content = _Texts().of(document)
-    except RecursionError:
-        problem = "contains itself: an anchor and its *"
-        return [Finding(file=workflow, problem=problem)]
-    found = Vocabulary(content).findings(content, "workflow", file=workflow)
+    content = _as_texts(document)
+    findings = Vocabulary(content).findings(content, "workflow", file=workflow)
     return [
-        replace(one, key=named(one.key or "", content))
-        for one in found
-        if not _OURS.match(one.key or "")
+        replace(finding, key=named(finding.key or "", content))
+        for finding in findings
+        if not _OURS.match(finding.key or "")
     ]
 
 
@@ -53,14 +48,12 @@ def operation_findings(
     ``registry`` is that of the compiled plan: another operation may have the name of one of
     FAST-HEP's.
     """
-    content: YamlMapping = {}
-    with contextlib.suppress(RecursionError):  # told by `language_findings`
-        content = _Texts().of(document)
+    content = _as_texts(document)
     vocabulary = Vocabulary(content)
     return [
-        one
-        for part, key, said in _parts(content, registry)
-        for one in vocabulary.findings(said, part, file=workflow, key=key)
+        finding
+        for part, key, section in _parts(content, registry)
+        for finding in vocabulary.findings(section, part, file=workflow, key=key)
     ]
 
 
@@ -106,37 +99,20 @@ def _renders(stage: YamlMapping, key: str) -> Iterator[tuple[str, YamlMapping]]:
     raw = stage.get("render")
     if isinstance(raw, dict):
         yield f"{key}.render", raw
-    for number, one in enumerate(raw if isinstance(raw, list) else ()):
-        if isinstance(one, dict):
-            yield f"{key}.render[{number}]", one
+    for number, render in enumerate(raw if isinstance(raw, list) else ()):
+        if isinstance(render, dict):
+            yield f"{key}.render[{number}]", render
 
 
-class _Texts:
-    """Makes values whose keys are texts, as FAST-HEP reads them; what several share, once."""
+def _as_texts(document: YamlMapping) -> dict[str, object]:
+    """Return a document with texts as keys, as FAST-HEP reads it; not what is free at the top."""
+    kept = {str(key): value for key, value in document.items()}
+    return {key: _text(kept[key]) for key in kept if not key.startswith(("x-", "."))}
 
-    def __init__(self) -> None:
-        self._made: dict[int, object] = {}
 
-    def of(self, document: YamlMapping) -> dict[str, object]:
-        """Return a document without the keys that are free at the top.
-
-        Raises:
-            RecursionError: it holds itself.
-        """
-        kept = {str(key): value for key, value in document.items()}
-        return {
-            key: self._text(value) for key, value in kept.items() if not key.startswith(("x-", "."))
-        }
-
-    def _text(self, content: object) -> object:
-        if isinstance(content, datetime.date):
-            return str(content)
-        if not isinstance(content, dict | list):
-            return content
-        if id(content) not in self._made:
-            self._made[id(content)] = (
-                {str(key): self._text(value) for key, value in content.items()}
-                if isinstance(content, dict)
-                else [self._text(value) for value in content]
-            )
-        return self._made[id(content)]
+def _text(content: object) -> object:
+    if isinstance(content, dict):
+        return {str(key): _text(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_text(value) for value in content]
+    return str(content) if isinstance(content, datetime.date) else content

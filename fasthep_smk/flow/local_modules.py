@@ -59,11 +59,11 @@ def find_local_modules(root: Path, workflow: Path, named: Iterable[str] = ()) ->
     Raises:
         Findings: one has the name of a package of FAST-HEP's, which would be imported unasked.
     """
-    found, left_out = folders(root, workflow)
+    places, left_out = folders(root, workflow)
     _left_out.clear()
     _left_out.update(left_out)
-    _refuse_stand_ins([Path(folder) for folder in found if folder not in sys.path])
-    search(found, (name.partition(".")[0] for name in named))
+    _refuse_stand_ins([Path(folder) for folder in places if folder not in sys.path])
+    search(places, (name.partition(".")[0] for name in named))
     return [
         f"modules in {folder} are not imported, since {problem}: {_fix(folder)}"
         for folder, problem in left_out.items()
@@ -96,10 +96,10 @@ class Finder(importlib.machinery.FileFinder):
         importer = _uninvited(fullname, sys._getframe(1))
         if importer is None:
             return spec
-        found = spec.origin or f"{self.path}/{fullname}"
-        told = f"{found} is not imported for {importer}, which asks for {fullname!r}"
+        file = spec.origin or f"{self.path}/{fullname}"
+        message = f"{file} is not imported for {importer}, which asks for {fullname!r}"
         fix = f"if it is the right one, add its folder to PYTHONPATH: {shell([self.path])}"
-        warnings.warn(f"{told}: no workflow names it; {fix}", stacklevel=2)
+        warnings.warn(f"{message}: no workflow names it; {fix}", stacklevel=2)
         return None
 
 
@@ -177,16 +177,16 @@ def _stands_in(frame: FrameType, name: str) -> bool:
     """Whether the code of a function, or a constant of its module, is the name of a module."""
     constants = (value for key, value in frame.f_globals.items() if not key.startswith("__"))
     texts: list[object] = [*frame.f_code.co_consts, *constants]
-    texts += [one for text in texts if isinstance(text, tuple) for one in text]
+    texts += [part for text in texts if isinstance(text, tuple) for part in text]
     return any(isinstance(text, str) and text.partition(".")[0] == name for text in texts)
 
 
-def why_not_found(module: str) -> str | None:
-    """Return why a module that is there is not imported, and the fix; ``None`` if there is none."""
+def why_not_found(module: str) -> str:
+    """Return what to do about a module that is not found, or is there and not imported."""
     for folder, problem in _left_out.items():
         if file := _file(folder, module.partition(".")[0]):
             return f"{file} is not read, since {problem}: {_fix(folder)}"
-    return None
+    return "install the package, or put the module beside the workflow or on PYTHONPATH"
 
 
 def _fix(folder: Path) -> str:

@@ -32,14 +32,14 @@ def located(findings: Iterable[Finding], workflow: Path, *, shown: str) -> list[
     ``shown`` is how they call the workflow; others may be about a profile, or a file of a site. A
     key stands in that file of those that the workflow includes which has most of its steps.
     """
-    found, roots = list(findings), dict[str, yaml.Node | None]()
-    if any(one.at is None for one in found):
+    listed, roots = list(findings), dict[str, yaml.Node | None]()
+    if any(finding.at is None for finding in listed):
         with contextlib.suppress(Exception):  # a message without a line is better than none
             files = upstream.load_workflow_with_includes(str(workflow)).files
-            workflow_first = sorted(map(Path, files), key=lambda one: not _same(one, workflow))
+            workflow_first = sorted(map(Path, files), key=lambda file: not _same(file, workflow))
             for file in workflow_first:
                 roots[shown if _same(file, workflow) else str(file)] = _composed(file)
-    return [_located(one, roots, shown) for one in found]
+    return [_located(finding, roots, shown) for finding in listed]
 
 
 def _located(finding: Finding, roots: dict[str, yaml.Node | None], shown: str) -> Finding:
@@ -51,19 +51,15 @@ def _located(finding: Finding, roots: dict[str, yaml.Node | None], shown: str) -
         is_yaml = path.suffix in _YAML and path.is_file()
         return located_in([finding], path)[0] if is_yaml else finding
     lines = {file: [*_lines(root, key)] for file, root in roots.items()}
-    file = max(lines, key=lambda one: len(lines[one]), default=shown)
+    file = max(lines, key=lambda file: len(lines[file]), default=shown)
     return replace(finding, at=f"{file}, line {lines[file][-1]}") if lines.get(file) else finding
 
 
 def located_in(findings: Iterable[Finding], file: Path) -> list[Finding]:
     """Return findings about one file, which includes no others, with their lines."""
-    found = list(findings)
-    root = _composed(file) if found else None
-    lines = [[*_lines(root, one.key or "")] for one in found]
-    return [
-        replace(one, at=f"{one.file}, line {of_one[-1]}") if of_one else one
-        for one, of_one in zip(found, lines, strict=True)
-    ]
+    listed = list(findings)
+    root = _composed(file) if listed else None
+    return [_located(finding, {str(finding.file): root}, str(finding.file)) for finding in listed]
 
 
 def yaml_slips(
@@ -74,15 +70,15 @@ def yaml_slips(
     Of a key that stands twice in one mapping, they take the last; ``036`` is 30 to them, ``1:30``
     is 90 (https://yaml.org/type/int.html), and a name ``on`` is ``true``.
     """
-    found: list[Finding] = []
+    slips: list[Finding] = []
     for file in files:
         name = shown if _same(file, workflow) else str(file)
         if (root := _composed(file)) is not None:
-            found += key_findings(root, name)
+            slips += key_findings(root, name)
             misread = [*schema.misread(root, part, file=name)]
             content = mapping(_Loader("").construct_document(root)) if misread else {}
-            found += [replace(one, key=named(one.key or "", content)) for one in misread]
-    return found
+            slips += [replace(slip, key=named(slip.key or "", content)) for slip in misread]
+    return slips
 
 
 def _same(file: Path, other: Path) -> bool:
@@ -135,8 +131,8 @@ def _inherited(
 
 def _number(node: yaml.SequenceNode, name: str | None) -> int:
     """Return the number of the item that is called so; that of none if there is not."""
-    items = ([_entry(one, word, None)[1] for word in _NAMES] for one in node.value)
-    called = ([one.value for one in names if one is not None] for names in items)
+    items = ([_entry(item, word, None)[1] for word in _NAMES] for item in node.value)
+    called = ([scalar.value for scalar in names if scalar is not None] for names in items)
     return next((n for n, names in enumerate(called) if name in names), len(node.value))
 
 
@@ -147,8 +143,8 @@ def _entry(
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
         if key.tag == "tag:yaml.org,2002:merge":
             for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                if (found := _entry(merged, name, other))[0] is not None:
-                    return found
+                if (entry := _entry(merged, name, other))[0] is not None:
+                    return entry
         elif key.value == name or (
             other is not None and as_yaml(yaml.safe_load(key.value)) == other
         ):

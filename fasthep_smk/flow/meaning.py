@@ -44,7 +44,7 @@ _DATASET_AXES = ("dataset", "dataset_name")
 #: Where FAST-HEP's compiler replaces a name.
 _REPLACED = (
     "a name in a weight_expr, in the expr of variables, in a selection that is a list, or the "
-    "source of an axis; not one in the groups of a cutflow, or what is reduced"
+    "source of an axis; not one in the groups of a cutflow, or in a reduce"
 )
 
 
@@ -56,26 +56,28 @@ def meaning_findings(
     The plans differ by their systematic variations: what is wrong with the stages is told of the
     first.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for plan in plans[:1]:
-        found += expression_findings(plans, document, workflow=workflow)
-        found += _of_columns(plan, workflow)
-        found += _of_histograms(plan, workflow)
-        found += _of_patches(plan, document, workflow)
-        found += _of_plots(plan, document, workflow)
+        findings += expression_findings(plans, document, workflow=workflow)
+        findings += _of_columns(plan, workflow)
+        findings += _of_histograms(plan, workflow)
+        findings += _of_patches(plan, document, workflow)
+        findings += _of_plots(plan, document, workflow)
     changed: dict[str, str] = {}
     varied = [plan for plan in plans if not _is_nominal(plan)]
     if len(varied) == len(plans) and "include_nominal" not in mapping(document.get("systematics")):
         problem = "does not say include_nominal: only the variations run"
-        found.append(
+        findings.append(
             Doubt(file=workflow, key="systematics", problem=problem, expected="true or false")
         )
     for plan in varied:
         if _is_seen(plan):
             continue
-        found += _unchanged(plan, document, workflow)
-        found += _of_changes(plan, document, changed, workflow)
-    return list({(one.key, one.problem, one.value): one for one in found}.values())
+        findings += _unchanged(plan, document, workflow)
+        findings += _of_changes(plan, document, changed, workflow)
+    return list(
+        {(finding.key, finding.problem, finding.value): finding for finding in findings}.values()
+    )
 
 
 def _is_nominal(plan: ExecutionPlan) -> bool:
@@ -102,16 +104,18 @@ def hidden_findings(
     columns = {*listed, *origins, *(read & set(branches))}
     own = "is a name that FAST-HEP uses itself"
     why = dict.fromkeys(columns, "hides a column, which expressions read")
-    told = {key_of("registry.constants", [name]): why[name] for name in constants if name in why}
+    problems = {
+        key_of("registry.constants", [name]): why[name] for name in constants if name in why
+    }
     why = dict.fromkeys(constants, "hides a constant") | why
     why |= dict.fromkeys((*plan.context, *OF_CONTEXT), own)
-    told |= {key_of("analysis.globals", [name]): why[name] for name in values if name in why}
+    problems |= {key_of("analysis.globals", [name]): why[name] for name in values if name in why}
     hooked = dependency_context(plan, registry).context_symbols - values.keys()
     for name in sorted(read & hooked & origins.keys()):  # a column that a stage makes
         key = place_of("analysis", document.get("analysis"), name)
-        told[named(key, document)] = own
+        problems[named(key, document)] = own
     hint = "rename it, also where it is used"
-    return [Finding(file=workflow, key=key, problem=told[key], hint=hint) for key in told]
+    return [Finding(file=workflow, key=key, problem=problems[key], hint=hint) for key in problems]
 
 
 def _names(text: str) -> set[str]:
@@ -123,15 +127,19 @@ def _names(text: str) -> set[str]:
     return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
+def _of_fasthep(plan: ExecutionPlan, op: str) -> list[ExecutionNode]:
+    """Return the nodes of an operation, if it is FAST-HEP's."""
+    published = is_published(plan.registry, "transforms", op)
+    return [node for node in plan.nodes if node.impl == op and published]
+
+
 def _of_columns(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
     """Yield variables that are defined twice in a stage, and the first is read by nothing."""
-    for node in plan.nodes:
-        if node.impl != "hep.define" or not is_published(plan.registry, "transforms", node.impl):
-            continue
+    for node in _of_fasthep(plan, "hep.define"):
         unread: set[str] = set()
-        for number, one in enumerate(_mappings(node.params.get("variables"))):
-            name, reduced = str(one.get("name")), mapping(one.get("reduce"))
-            unread -= _names(str(one.get("expr", reduced.get("over", ""))))
+        for number, variable in enumerate(_mappings(node.params.get("variables"))):
+            name, reduced = str(variable.get("name")), mapping(variable.get("reduce"))
+            unread -= _names(str(variable.get("expr", reduced.get("over", ""))))
             if name in unread:
                 yield Doubt(
                     file=workflow,
@@ -143,25 +151,27 @@ def _of_columns(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
 
 def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
     """Yield axes without a category, and variations without a weight, for some of the datasets."""
-    contents = [dict(one) for one in (plan.context.get("datasets") or {}).values()]
-    for node in plan.nodes:
-        if node.impl != "hep.hist" or not is_published(plan.registry, "transforms", node.impl):
-            continue
+    contents = [dict(dataset) for dataset in (plan.context.get("datasets") or {}).values()]
+    for node in _of_fasthep(plan, "hep.hist"):
         active = [
-            one for one in contents if upstream.node_applies_to_plan_dataset(node, dataset=one)
+            dataset
+            for dataset in contents
+            if upstream.node_applies_to_plan_dataset(node, dataset=dataset)
         ]
-        names = [str(one.get("name")) for one in active]
+        names = [str(dataset.get("name")) for dataset in active]
         for axis in _mappings(node.params.get("axes")):
             bins = axis.get("bins")
             if axis.get("source") == "dataset_name" and isinstance(bins, list):
                 key = f"{node_place(node)}.axes[{str(axis.get('name'))!r}].bins"
-                yield from _of_categories([str(one) for one in bins], names, key, workflow)
+                yield from _of_categories(
+                    [str(category) for category in bins], names, key, workflow
+                )
         variations = mapping(node.params.get("variations"))
         wanted = mapping(variations.get("apply_to")).get("eventtype")
-        outside = [one for one in active if str(one.get("eventtype")) != str(wanted)]
+        outside = [dataset for dataset in active if str(dataset.get("eventtype")) != str(wanted)]
         weights = mapping(variations.get("weights"))
         seen: dict[str, str] = {}
-        for name, weight in ((str(key), one) for key, one in weights.items()):
+        for name, weight in ((str(key), weight) for key, weight in weights.items()):
             same = seen.setdefault(str(weight), name)
             if same not in (name, "nominal"):  # of one side only, the other is the nominal one
                 key = key_of(f"{node_place(node)}.variations.weights", [name])
@@ -181,7 +191,7 @@ def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
 def _of_categories(
     bins: list[str], datasets: list[str], key: str, workflow: str
 ) -> Iterator[Finding]:
-    unused = [one for one in bins if one not in datasets]
+    unused = [category for category in bins if category not in datasets]
     for name in datasets if unused else ():  # a histogram of some of the datasets is right
         if name not in bins:
             close = nearest(name, unused)
@@ -216,7 +226,7 @@ def _of_plots(
     """Yield what is wrong with complete styles: FAST-HEP has put together what each is made of."""
     datasets = mapping(plan.context.get("datasets"))
     names = [str(name) for name in datasets]
-    groups = [str(mapping(one).get("group") or name) for name, one in datasets.items()]
+    groups = [str(mapping(content).get("group") or name) for name, content in datasets.items()]
     vocabulary, labelled = Vocabulary(document), False
     if names:
         vocabulary.names |= {"drawn datasets": names, "drawn groups": groups}
@@ -231,8 +241,8 @@ def _of_plots(
         vocabulary.names["axes"] = _axes(plan, node)
         if names:
             listed = [*_mappings(spec.get("transforms")), *_mappings(then.get("transforms"))]
-            made = [mapping(one.get("by")) for one in listed]
-            grouped = [str(name) for by in made for name in by]
+            groupings = [mapping(transform.get("by")) for transform in listed]
+            grouped = [str(name) for by in groupings for name in by]
             vocabulary.names["drawn"] = [*names, *groups, *grouped]
         key = _style_key(node, document)
         data = mapping(spec.get("data_mc")).get("data")
@@ -244,14 +254,14 @@ def _of_plots(
             yield Doubt(
                 file=workflow,
                 key=f"{key if key.startswith('styles.') else f'{key}.style'}.style.experiment",
-                problem="is not given: FAST-HEP writes 'CMS' and '13 TeV' on such plots; say ROOT "
-                "for neither",
+                problem="is not given: FAST-HEP writes 'CMS' and '13 TeV' on such plots; write "
+                "ROOT for neither",
             )
             labelled = True  # said once
-        found = list(vocabulary.findings(spec, "style", file=workflow, key=key))
-        yield from found
-        told = any(".transforms" in (one.key or "") for one in found)
-        if spec.get("transforms") and op != f"{_RENDERERS}project" and not told:
+        findings = list(vocabulary.findings(spec, "style", file=workflow, key=key))
+        yield from findings
+        is_told = any(".transforms" in (finding.key or "") for finding in findings)
+        if spec.get("transforms") and op != f"{_RENDERERS}project" and not is_told:
             yield Finding(
                 file=workflow,
                 key=f"{key}.transforms",
@@ -262,14 +272,14 @@ def _of_plots(
 
 def _axes(plan: ExecutionPlan, node: ExecutionNode) -> list[str]:
     """Return the axes of the histogram that is drawn, but for that of the datasets."""
-    made = [plan.get_node(ref.node_id) for ref in node.inputs if ref.input_name != "dependency"]
-    axes = [axis.get("name") for one in made for axis in _mappings(one.params.get("axes"))]
+    makers = [plan.get_node(ref.node_id) for ref in node.inputs if ref.input_name != "dependency"]
+    axes = [axis.get("name") for maker in makers for axis in _mappings(maker.params.get("axes"))]
     return [str(name) for name in axes if name not in _DATASET_AXES]
 
 
 def _mappings(listed: object) -> list[YamlMapping]:
     """Return the items of a list that are mappings; none of what is no list."""
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
 def _style_key(node: ExecutionNode, document: Mapping[str, object]) -> str:
@@ -300,17 +310,18 @@ def _of_changes(
         problem = f"{name!r} makes the same changes as {same!r}"
         yield Doubt(file=workflow, key=f"{key}.name", problem=problem)
     rewritten = [*_mappings(rewrites.get("weight_expr")), *_mappings(rewrites.get("fields"))]
-    stages = {one.get("stage") for one in rewritten}
+    stages = {rewrite.get("stage") for rewrite in rewritten}
     nodes = [node for node in plan.nodes if dict(node.meta or {}).get("stage_id") in stages]
     types, names = (
-        {str(one).lower() for one in limits.get(key) or ()} for key in ("eventtypes", "datasets")
+        {str(limit).lower() for limit in limits.get(key) or ()}
+        for key in ("eventtypes", "datasets")
     )
     outside = [
         str(dataset)
         for dataset, content in mapping(plan.context.get("datasets")).items()
         if (types and str(content.get("eventtype")).lower() not in types)
         or (names and str(dataset).lower() not in names)
-        if any(upstream.node_applies_to_plan_dataset(one, dataset=dict(content)) for one in nodes)
+        if any(upstream.node_applies_to_plan_dataset(node, dataset=dict(content)) for node in nodes)
     ]
     if outside:
         problem = f"is not read with mode: plan: it also changes {', '.join(outside)}"
@@ -330,8 +341,8 @@ def _unchanged(
             problem="no stage has a weight_expr: the variation changes no weight",
             expected="a stage with weight_expr among its params",
         )
-    fields = [mapping(one).get("replacements") for one in rewrites.get("fields") or ()]
-    used = {str(name) for one in fields for name in mapping(one)}
+    fields = [mapping(field).get("replacements") for field in rewrites.get("fields") or ()]
+    used = {str(name) for replacements in fields for name in mapping(replacements)}
     replaced = mapping(variation.get("replace"))
     flow = mapping(plan.data_flow)
     columns = {*mapping(flow.get("origins")), *mapping(flow.get("consumers"))} - set(replaced)
@@ -341,7 +352,7 @@ def _unchanged(
             yield Finding(file=workflow, key=f"{key}.replace.{name}", problem=problem)
             continue
         # A file of variations may serve several workflows: what they lack has no effect.
-        if name not in used and (not used or any(is_slip(str(name), one) for one in columns)):
+        if name not in used and (not used or any(is_slip(str(name), column) for column in columns)):
             yield Finding(
                 file=workflow,
                 key=f"{key}.replace",
@@ -352,7 +363,7 @@ def _unchanged(
         left = [stage for stage, text in expressions_of(plan) if name in _names(text)]
         if left and name in used:
             stages = ", ".join(map(repr, dict.fromkeys(left)))
-            problem = f"is not replaced in {stages}: use a copy there, and replace that, too"
+            problem = f"is not replaced in {stages}: use a copy there, and also replace the copy"
             yield Doubt(file=workflow, key=f"{key}.replace.{name}", problem=problem)
 
 
@@ -369,8 +380,8 @@ def _template(variation: YamlMapping, document: Mapping[str, object]) -> str:
     """Return the key of the item of the document that a variation is made from."""
     name = str(variation.get("name"))
     values = mapping(variation.get("matrix_values"))
-    for key, one in variations_of(document):
-        written = str(one.get("name") or "").strip()
+    for key, template in variations_of(document):
+        written = str(template.get("name") or "").strip()
         with contextlib.suppress(LookupError, ValueError):
             if (written.format(**values) if values else written) == name:
                 return key

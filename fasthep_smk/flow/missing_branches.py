@@ -7,16 +7,16 @@ that lacks it, which may be the last of all.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fasthep_smk.flow.expression_rules import unknown_function
-from fasthep_smk.flow.places import mapping, stages_by_id
+from fasthep_smk.flow.places import mapping, scalars, stages_by_id
 from fasthep_smk.flow.reads import full_registry
 from fasthep_smk.flow.upstream import ExecutionPlan
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
-from fasthep_smk.util.yaml_values import as_yaml, key_of
+from fasthep_smk.util.yaml_values import as_yaml
 
 
 @dataclass(frozen=True)
@@ -46,28 +46,28 @@ def branch_findings(
     """Return one finding for each mistake; ``readers`` are the stages that read a branch."""
     registry = full_registry(plan)
     origins = mapping(mapping(plan.data_flow).get("origins"))
-    made = {name for name, origin in origins.items() if origin.get("kind") == "produced"}
+    columns = {name for name, origin in origins.items() if origin.get("kind") == "produced"}
     groups: dict[tuple[tuple[str, str | None], object], list[Lack]] = {}
     for lack in lacks:
         place = _place(document, lack.branch, readers.get(lack.branch, ()))
         groups.setdefault((place, (lack.source, lack.files)), []).append(lack)
-    found = []
+    findings = []
     for ((key, text), _), group in groups.items():
         lack = group[0]
         (dataset, file), more = lack.files[0], len(lack.files) - 1
         files = f"{file} and {more} more file{'s' * (more > 1)}" if more else file
-        listed = ", ".join(repr(one.branch) for one in group)
+        listed = ", ".join(repr(lack.branch) for lack in group)
         stages = ", ".join(readers.get(lack.branch, ()))
         problem = f"tree {lack.tree!r} has no branch {listed}"
         problem += f", which {stages} reads" if stages else ""
         function = unknown_function(text or "", registry)
         if function and function.startswith(f"there is no function '{lack.branch}"):
             problem = function
-        close = nearest(lack.branch, {*lack.branches, *made} - {lack.branch}, cutoff=0.75)
+        close = nearest(lack.branch, {*lack.branches, *columns} - {lack.branch}, cutoff=0.75)
         hint = f"did you mean {close!r}?" if close else None
         if lack.other is not None:
             hint = f"source {lack.other!r} has it: write missing_branches: ignore for this source"
-        found.append(
+        findings.append(
             Finding(
                 file=workflow,
                 key=key,
@@ -78,29 +78,23 @@ def branch_findings(
                 hint=hint,
             )
         )
-    return found
+    return findings
 
 
 def _place(document: YamlMapping, branch: str, readers: Sequence[str]) -> tuple[str, str | None]:
     """Return where the workflow names a branch, or the collection that it belongs to, and how."""
-    stages = [one for name, one in stages_by_id(document).items() if name in readers]
+    stages = [entry for name, entry in stages_by_id(document).items() if name in readers]
     parts = [
-        (f"{key}.{part}", one.get(part)) for key, one in stages for part in ("params", "write")
+        (f"{key}.{part}", stage.get(part)) for key, stage in stages for part in ("params", "write")
     ]
     parts += [(part, document.get(part)) for part in ("sources", "systematics")]
-    texts = [place for key, content in parts for place in _texts(content, key)]
+    texts = [
+        (place, value)
+        for key, content in parts
+        for place, value, is_key in scalars(key, content)
+        if isinstance(value, str) and not is_key
+    ]
     word = re.compile(rf"(?<!\w){re.escape(branch)}(?!\w)")
-    found = [place for place in texts if word.search(place[1])]
-    found += [place for place in texts if branch.startswith(f"{place[1]}_")]
-    return found[0] if found else (parts[0][0], None)
-
-
-def _texts(content: object, key: str) -> Iterator[tuple[str, str]]:
-    if isinstance(content, str):
-        yield key, content
-    if isinstance(content, dict):
-        for name, value in content.items():
-            yield from _texts(value, key_of(key, [str(name)]))
-    if isinstance(content, list):
-        for number, value in enumerate(content):
-            yield from _texts(value, key_of(key, [number]))
+    places = [place for place in texts if word.search(place[1])]
+    places += [place for place in texts if branch.startswith(f"{place[1]}_")]
+    return places[0] if places else (parts[0][0], None)

@@ -43,21 +43,21 @@ def state_warnings(modules: Iterable[str], root: Path) -> list[str]:
             own[name] = _Module(path.read_text(encoding="utf-8", errors="replace"))
         except (OSError, SyntaxError, ValueError):
             continue  # it cannot be imported: a finding
-    found = []
+    warnings = []
     for name, source in own.items():
         path = paths[name]
         file = os.path.relpath(path, root) if path.is_relative_to(root) else str(path)
-        found += [_warning(file, line, source.lines[line - 1]) for line in source.kept(own)]
-    return list(dict.fromkeys(found))
+        warnings += [_warning(file, line, source.lines[line - 1]) for line in source.kept(own)]
+    return list(dict.fromkeys(warnings))
 
 
 def _warning(file: str, line: int, text: str) -> str:
     return (
         f"{file}, line {line}, `{text.strip()}`: the random numbers of a module start again "
-        "for each partition and stage, as if it had just been imported. With a seed, all of them "
-        "draw the same numbers: what they smear is correlated and depends on --chunk-size. Without "
-        "one, no result can be made again. Draw in the operation, from rng(ctx) with `from "
-        "fasthep_smk import rng` (docs/differences.md, Random numbers)"
+        "for each partition and stage, as if it had just been imported. With a seed, each "
+        "partition and stage draws the same numbers: smeared values are correlated and depend on "
+        "--chunk-size. Without a seed, no result can be reproduced. Draw in the operation, from "
+        "rng(ctx) with `from fasthep_smk import rng` (docs/differences.md, Random numbers)"
     )
 
 
@@ -70,12 +70,14 @@ class _Module:
         self._names: dict[str, str] = {}
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Import):
-                for one in node.names:
-                    top = one.name.partition(".")[0]
-                    self._names[one.asname or top] = one.name if one.asname else top
+                for alias in node.names:
+                    top = alias.name.partition(".")[0]
+                    self._names[alias.asname or top] = alias.name if alias.asname else top
             elif isinstance(node, ast.ImportFrom):
                 base = "." * node.level + (node.module or "")
-                self._names |= {one.asname or one.name: f"{base}.{one.name}" for one in node.names}
+                self._names |= {
+                    alias.asname or alias.name: f"{base}.{alias.name}" for alias in node.names
+                }
         self._defined = {
             node.name: node
             for node in self._tree.body
@@ -100,14 +102,18 @@ class _Module:
                 name for node in inside if isinstance(node, ast.Global) for name in node.names
             }
             cached = any(
-                self._name(one.func if isinstance(one, ast.Call) else one) in _CACHES
-                for one in function.decorator_list
+                self._name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+                in _CACHES
+                for decorator in function.decorator_list
             )
             for node in inside:
                 if (
                     isinstance(node, ast.Assign)
                     and isinstance(node.value, ast.Call)
-                    and any(isinstance(one, ast.Name) and one.id in shared for one in node.targets)
+                    and any(
+                        isinstance(target, ast.Name) and target.id in shared
+                        for target in node.targets
+                    )
                 ) or (cached and isinstance(node, ast.Return) and isinstance(node.value, ast.Call)):
                     yield node.value
 
@@ -123,9 +129,9 @@ class _Module:
             return False
         body = node.body
         if isinstance(node, ast.ClassDef):
-            makers = [one for one in body if isinstance(one, _FUNCTIONS) and one.name in _MAKERS]
-            body = [statement for one in makers for statement in one.body]
-        return any(module._is_random(one, own, (*seen, node)) for one in _calls(body))
+            makers = [fn for fn in body if isinstance(fn, _FUNCTIONS) and fn.name in _MAKERS]
+            body = [statement for maker in makers for statement in maker.body]
+        return any(module._is_random(inner, own, (*seen, node)) for inner in _calls(body))
 
     def _find(
         self, name: str, own: dict[str, _Module]
@@ -134,8 +140,8 @@ class _Module:
         place, _, last = name.rpartition(".")
         if not place:
             return self, self._defined.get(last)
-        for known, module in own.items():
-            if known == place or (place[0] == "." and f".{known}".endswith("." + place.strip("."))):
+        for full, module in own.items():
+            if full == place or (place[0] == "." and f".{full}".endswith("." + place.strip("."))):
                 return module, module._defined.get(last)
         return self, None
 
@@ -170,9 +176,9 @@ def _calls(nodes: Iterable[ast.AST | None]) -> Iterator[ast.Call]:
             if node not in used_up:
                 yield node
             if isinstance(node.func, ast.Attribute) and node.func.attr != "spawn":
-                made = node.func.value
-                if isinstance(made, ast.Call) and (made.args or made.keywords):
-                    used_up.add(made)
+                generator = node.func.value
+                if isinstance(generator, ast.Call) and (generator.args or generator.keywords):
+                    used_up.add(generator)
             pending += ast.iter_child_nodes(node)
         else:
             pending += ast.iter_child_nodes(node)

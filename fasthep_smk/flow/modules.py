@@ -7,14 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import op_identity
-from fasthep_smk.flow.reads import modifiers_of
+from fasthep_smk.flow.reads import entries_of, hook_entries
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
 
-_CATEGORY = {
-    "source": "sources", "transform": "transforms", "observer": "observers", "sink": "sinks",
-}  # fmt: skip
 #: Of these, a run loads all that is registered.
 _LOADED = ("functions", "constants", "product_handlers")
 #: Packages whose functions FAST-HEP's own registry names, and this one.
@@ -56,17 +53,11 @@ def is_of_user(module: str) -> bool:
 
 
 def _of_operations(plan: Plan) -> set[str]:
-    registry = plan.registry
-    found = set(_modules(list(plan.execution_hooks)))
-    kinds = {str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)}
-    found |= set(_modules([(registry.get("hooks") or {}).get(kind) for kind in kinds]))
-    for node in plan.nodes:
-        found |= set(_modules((registry.get(_CATEGORY[node.role]) or {}).get(node.impl)))
-        for name in modifiers_of(node, registry):
-            found |= set(_modules((registry.get("execution_modifiers") or {}).get(name)))
-    for report in plan.reports:
-        found |= set(_modules((registry.get("sinks") or {}).get(str(report.get("op")))))
-    return found
+    sinks = plan.registry.get("sinks") or {}
+    entries = [*plan.execution_hooks, *hook_entries(plan)]
+    entries += [entry for node in plan.nodes for entry in entries_of(plan, node)]
+    entries += [sinks.get(str(report.get("op"))) for report in plan.reports]
+    return set(_modules(entries))
 
 
 def _modules(value: object) -> Iterator[str]:

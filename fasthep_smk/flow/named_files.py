@@ -82,8 +82,8 @@ class NamedFiles:
         self.ignored = tuple(ignored)
         self._own = tuple(os.path.abspath(path) for path in own)  # noqa: PTH100
         self._patterns = [
-            os.path.normpath(os.path.join(root, os.path.expandvars(os.path.expanduser(one))))  # noqa: PTH111, PTH118
-            for one in self.ignored
+            os.path.normpath(os.path.join(root, os.path.expandvars(os.path.expanduser(pattern))))  # noqa: PTH111, PTH118
+            for pattern in self.ignored
             for root in (self.roots or (Path(),))
         ]
         self.identity = cache(self.identity_now)
@@ -105,22 +105,22 @@ class NamedFiles:
         But for those that the operation ``by`` has made, or if that is ``None`` any one.
         """
         roots = (*self.roots, *more_roots)
-        found: dict[str, Path] = {}
+        paths: dict[str, Path] = {}
         for text in _texts(value):
             if (text, roots) not in self._known:
                 self._known[text, roots] = tuple(self._named(text, roots))
-            known = self._known[text, roots]
-            kept = [pair for pair in known if not self.is_made(os.path.normpath(pair[1]), by)]
-            if len(kept) == len(known) or any(path.is_file() for _, path in kept):
-                found.update(kept)
-        return found
+            pairs = self._known[text, roots]
+            kept = [pair for pair in pairs if not self.is_made(os.path.normpath(pair[1]), by)]
+            if len(kept) == len(pairs) or any(path.is_file() for _, path in kept):
+                paths.update(kept)
+        return paths
 
     def identities(
         self, value: object, *, by: str | None = None, more_roots: Iterable[Path] = ()
     ) -> list[str]:
         """Return ``file:NAME@IDENTITY`` for each file that :meth:`find` finds."""
-        found = self.find(value, by=by, more_roots=more_roots)
-        return [f"file:{name}@{self.identity(path)}" for name, path in found.items()]
+        paths = self.find(value, by=by, more_roots=more_roots)
+        return [f"file:{name}@{self.identity(path)}" for name, path in paths.items()]
 
     def identity_now(self, path: str | Path) -> str | None:
         """Return what identifies a file now; ``identity`` is what did when it was asked first."""
@@ -139,9 +139,9 @@ class NamedFiles:
 
     def is_ignored(self, path: str) -> bool:
         """Whether a file is one that the workflow says to ignore, or lies in a folder of ours."""
-        return any(path == one or path.startswith(f"{one}/") for one in self._own) or any(
-            fnmatchcase(path, one) or fnmatchcase(path, one.removesuffix("/**"))
-            for one in self._patterns
+        return any(path == folder or path.startswith(f"{folder}/") for folder in self._own) or any(
+            fnmatchcase(path, pattern) or fnmatchcase(path, pattern.removesuffix("/**"))
+            for pattern in self._patterns
         )
 
     def is_made(self, path: str, by: str | None = None) -> bool:
@@ -175,29 +175,29 @@ class NamedFiles:
         for root in roots:
             names = sorted(glob.glob(pattern, root_dir=root))[:_MOST]  # noqa: PTH207
             paths = [(name, root / name) for name in names]
-            found = [
+            matches = [
                 (name, path)
                 for name, path in paths
                 if path.is_file() and not self.is_ignored(os.path.normpath(path))
             ]
-            if found:
-                return found
+            if matches:
+                return matches
         return []
 
     def _is_inside(self, folder: Path, roots: Iterable[Path]) -> bool:
         """Whether a folder holds none of the roots, nor a folder of ours."""
         place = os.path.abspath(folder)  # noqa: PTH100
-        others = [os.path.abspath(one) for one in roots] + list(self._own)  # noqa: PTH100
-        return not any(f"{one}/".startswith(f"{place.rstrip('/')}/") for one in others)
+        others = [os.path.abspath(root) for root in roots] + list(self._own)  # noqa: PTH100
+        return not any(f"{other}/".startswith(f"{place.rstrip('/')}/") for other in others)
 
     def _below(self, text: str, folder: Path) -> Iterator[tuple[str, Path]]:
         """Yield a folder and the files below it; nothing if only ignored files lie there."""
         if self.is_ignored(os.path.normpath(folder)):
             return
-        found = list(self._all_below(text, folder))
-        if any(path.is_file() for _, path in found):
+        pairs = list(self._all_below(text, folder))
+        if any(path.is_file() for _, path in pairs):
             yield text, folder
-            yield from found
+            yield from pairs
 
     def _all_below(self, text: str, folder: Path) -> Iterator[tuple[str, Path]]:
         count = 0

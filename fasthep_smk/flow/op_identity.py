@@ -34,9 +34,10 @@ PUBLISHED = {
 _FILE_NAME = re.compile(r"[\w~$@+./-]{0,200}[\w-]\.[A-Za-z]\w{0,7}")
 
 
-def of_component(registry: Registry, category: str, name: str) -> str:
-    """Return the identity of a registered component, empty if it is not registered."""
-    return of_entry((registry.get(category) or {}).get(name))
+def impl_of(registry: Registry, category: str, name: str) -> str:
+    """Return the ``module:object`` of what is registered under a name, empty if nothing is."""
+    entry = (registry.get(category) or {}).get(name)
+    return str(entry.get("impl") or "") if isinstance(entry, dict) else ""
 
 
 def of_entry(entry: object) -> str:
@@ -58,8 +59,8 @@ def of_object(reference: str) -> str:
         path = module_file(module)
         source = content_digest(path) if path is not None else ""
         return f"{reference}@{version(PUBLISHED[module.partition('.')[0]])}@{source}"
-    found, packages = _imported(module)
-    sources = dict(found)
+    modules, packages = _imported(module)
+    sources = dict(modules)
     own = sources.pop(module, None)
     parts = [f"{reference}@{content_digest(own) if own is not None else ''}"]
     parts += [f"import:{name}@{content_digest(path)}" for name, path in sorted(sources.items())]
@@ -89,8 +90,8 @@ def sources_of(module: str) -> tuple[Path, ...]:
 
 def own_sources(module: str) -> dict[str, Path]:
     """Return the modules that are not installed among a module and what it imports, by name."""
-    found = _imported(module)[0]
-    return {name: path for name, path in found.items() if not is_installed_file(str(path))}
+    modules = _imported(module)[0]
+    return {name: path for name, path in modules.items() if not is_installed_file(str(path))}
 
 
 @cache
@@ -141,14 +142,14 @@ def _may_be_own(package: str) -> bool:
 @cache
 def named_texts(module: str) -> tuple[tuple[str, Path], ...]:
     """Return texts in a module's own sources that may name files, each with its source."""
-    found: dict[tuple[str, Path], None] = {}
+    texts: dict[tuple[str, Path], None] = {}
     for path in sources_of(module):
         tree = _parsed(path)
         for node in ast.walk(tree) if tree is not None else ():
             text = node.value if isinstance(node, ast.Constant) else None
             if isinstance(text, str) and _FILE_NAME.fullmatch(text):
-                found[(text, path)] = None
-    return tuple(found)
+                texts[(text, path)] = None
+    return tuple(texts)
 
 
 def modules_of_entry(entry: object) -> list[str]:
@@ -163,11 +164,11 @@ def modules_of_entry(entry: object) -> list[str]:
 def forget() -> None:
     """Forget what modules were: they are looked at again."""
     importlib.invalidate_caches()
-    for known in (
+    for function in (
         of_object, content_digest, _imported, _may_be_own, named_texts, _parsed,
         package_identity, version,
     ):  # fmt: skip
-        known.cache_clear()
+        function.cache_clear()
 
 
 def honours_ranges(registry: Registry, name: str) -> bool:
@@ -179,9 +180,7 @@ def honours_ranges(registry: Registry, name: str) -> bool:
     """
     if name == "root_tree":
         return True
-    entry = (registry.get("sources") or {}).get(name)
-    reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
-    path = module_file(reference.partition(":")[0])
+    path = module_file(impl_of(registry, "sources", name).partition(":")[0])
     text = path.read_bytes() if path is not None else b""
     return b"partition" in text and (b'"start"' in text or b"'start'" in text)
 

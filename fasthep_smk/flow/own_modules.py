@@ -216,12 +216,12 @@ def _is_other(now: list[Any] | bytes, before: list[Any] | bytes) -> bool:
     if isinstance(now, bytes):
         return now != before
     end = object()
-    return any(one is not other for one, other in zip_longest(now, before, fillvalue=end))
+    return any(new is not old for new, old in zip_longest(now, before, fillvalue=end))
 
 
 def _others(now: Any, before: Any) -> list[str]:
     """Return the names that do not stand for the same object; of both, names and values in turn."""
-    was, are = (dict(zip(one[::2], one[1::2], strict=True)) for one in (before, now))
+    was, are = (dict(zip(listed[::2], listed[1::2], strict=True)) for listed in (before, now))
     return [name for name in {**was, **are} if was.get(name, was) is not are.get(name, are)]
 
 
@@ -277,17 +277,17 @@ def _home(value: Any) -> str:
 def _names(value: Any) -> list[Any]:
     """Return names and values of a module, class, function or object, one after the other."""
     slots, cached = _declared(type(value))  # type: ignore[arg-type]
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     with suppress(Exception):  # it has none, and may say so in any way
-        found.update(value.__dict__)
+        attributes.update(value.__dict__)
     for name, slot in slots.items():
         with suppress(AttributeError):  # nothing is in it
-            found[name] = slot.__get__(value)
+            attributes[name] = slot.__get__(value)
     return [
         item
-        for name, one in found.items()
-        if not (issubclass(type(one), ModuleType) or _is_of_python(name) or name in cached)
-        for item in (name, one)
+        for name, attribute in attributes.items()
+        if not (issubclass(type(attribute), ModuleType) or _is_of_python(name) or name in cached)
+        for item in (name, attribute)
     ]
 
 
@@ -298,13 +298,13 @@ def _is_of_python(name: str) -> bool:
 @cache
 def _declared(kind: type) -> tuple[dict[str, MemberDescriptorType], frozenset[str]]:
     """Return the ``__slots__`` that objects of a class have, and its cached properties."""
-    names = {name: one for base in reversed(kind.__mro__) for name, one in vars(base).items()}
+    names = {name: member for base in reversed(kind.__mro__) for name, member in vars(base).items()}
     slots = {
-        name: one
-        for name, one in names.items()
-        if isinstance(one, MemberDescriptorType) and not _is_of_python(name)
+        name: member
+        for name, member in names.items()
+        if isinstance(member, MemberDescriptorType) and not _is_of_python(name)
     }
-    cached = (name for name, one in names.items() if isinstance(one, cached_property))
+    cached = (name for name, member in names.items() if isinstance(member, cached_property))
     return slots, frozenset(cached)
 
 

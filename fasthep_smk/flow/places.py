@@ -60,13 +60,13 @@ def _items(listed: object, key: str, named_by: str) -> PlacedMappings:
     for number, item in enumerate(listed if isinstance(listed, list) else ()):
         if isinstance(item, dict):
             name = item.get(named_by)
-            known = isinstance(name, str) and name
-            yield f"{key}[{name!r}]" if known else f"{key}[{number}]", item
+            is_named = isinstance(name, str) and name
+            yield f"{key}[{name!r}]" if is_named else f"{key}[{number}]", item
 
 
 def place_of(key: str, content: object, text: str) -> str:
     """Return the key of a text below ``content``, which stands at ``key``; that if it is absent."""
-    for place, value, is_key in _scalars(key, content):
+    for place, value, is_key in scalars(key, content):
         if (
             not is_key
             and isinstance(value, str)
@@ -98,25 +98,25 @@ def quoted(document: YamlMapping, stage: str | None, message: str) -> str | None
     quotation marks is the place.
     """
     key, content = _part(document, stage)
-    said = re.sub(r"\[(?:'[^']*', )+'[^']*'\]", "", " ".join(message.split()))  # what there is
-    names = re.findall(r"(?<!\w)['\"]([A-Za-z_]\w*)['\"]", said)
+    plain = re.sub(r"\[(?:'[^']*', )+'[^']*'\]", "", " ".join(message.split()))  # what there is
+    names = re.findall(r"(?<!\w)['\"]([A-Za-z_]\w*)['\"]", plain)
     best, place = (0, 0, 0), None
-    uses = Counter(value for _, value, is_key in _scalars(key, content) if is_key)
-    for where, value, is_key in _scalars(key, content):
+    uses = Counter(value for _, value, is_key in scalars(key, content) if is_key)
+    for where, value, is_key in scalars(key, content):
         text = " ".join(str(value).split())
         is_word = isinstance(value, str) and not is_key and len(text) > 2
         if stage is None:  # a word of letters may be any
             is_word &= not text.isalpha()
-        at = max(said.find(f"'{text}'"), said.find(f'"{text}"'))
-        if not is_key and at < 0 and len(text) > 2 and said.endswith(f": {text}"):
-            at = len(said)
+        at = max(plain.find(f"'{text}'"), plain.find(f'"{text}"'))
+        if not is_key and at < 0 and len(text) > 2 and plain.endswith(f": {text}"):
+            at = len(plain)
         if is_key and (where in document or (stage is None and uses[value] > 1)):
             continue  # the name of a section, or of keys in several places
-        if at >= 0 or (is_word and _has_word(said, text)):
+        if at >= 0 or (is_word and _has_word(plain, text)):
             last = where.rpartition(".")[2]
             is_what = not is_key and (text == stage or last in ("id", "name", "op", "kind"))
             rank = (2 if last == "id" else 3 if is_what else 4, len(text), -at)
-        elif isinstance(value, str) and any(_has_word(text, one) for one in names):
+        elif isinstance(value, str) and any(_has_word(text, name) for name in names):
             rank = (0 if is_key else 1, 0, 0)
         else:
             continue
@@ -140,16 +140,16 @@ def _has_word(text: str, word: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 
-def _scalars(key: str, content: object) -> Iterator[tuple[str, object, bool]]:
+def scalars(key: str, content: object) -> Iterator[tuple[str, object, bool]]:
     """Yield each value and each name of a key, with its key and whether it is a name."""
     if isinstance(content, dict):
         for name, value in content.items():
             step = key_of(key, [name]) if isinstance(name, str) else f"{key}[{as_yaml(name)}]"
             yield step, name, True
-            yield from _scalars(step, value)
+            yield from scalars(step, value)
     elif isinstance(content, list):
         for number, value in enumerate(content):
-            yield from _scalars(f"{key}[{number}]", value)
+            yield from scalars(f"{key}[{number}]", value)
     elif content is not None:
         yield key, content, False
 
@@ -168,8 +168,8 @@ def node_place(node: PlanNode) -> str:
             return f"sources.{parent}.inspect"
         return f"analysis.stages[{parent!r}].inspect"
     if kind == "observe":
-        found = re.search(r"\.(\d+)\.", node.id)
-        return f"observers[{found[1]}]" if found else "observers"
+        match = re.search(r"\.(\d+)\.", node.id)
+        return f"observers[{match[1]}]" if match else "observers"
     if node.role == "source":
         return f"sources.{meta.get('source_name')}"
     variation = mapping(meta.get("variation")).get("name")
@@ -180,10 +180,10 @@ def node_place(node: PlanNode) -> str:
 
 def named(key: str, content: YamlMapping) -> str:
     """Return a key with the names of stages, datasets and variations instead of their numbers."""
-    found = _NUMBERED.match(key)
-    if found is None:
+    match = _NUMBERED.match(key)
+    if match is None:
         return key
-    start, number, rest = found.groups()
+    start, number, rest = match.groups()
     held: object = content
     for step in start.split("."):
         held = mapping(held).get(step)

@@ -8,10 +8,10 @@ the partitions, which stand in the task tables.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.quick_yaml import parse_written
@@ -30,44 +30,30 @@ def read_plan(path: Path) -> Plan:
 
 def plan_from(document: JsonObject) -> Plan:
     """Return the plan that a document (the content of ``plan.yaml``) describes."""
-    plan = upstream.ExecutionPlan(
-        context=dict(document.get("context") or {}),
-        registry=dict(document.get("registry") or {}),
-        provenance=dict(document.get("provenance") or {}),
-        execution=dict(document.get("execution") or {}),
-        execution_hooks=list(document.get("execution_hooks") or []),
-        reports=list(document.get("reports") or []),
-        data_flow=dict(document.get("data_flow") or {}),
-    )
-    plan.partitions = [partition_from(item) for item in document.get("partitions") or []]
-    for item in document.get("nodes") or []:
-        plan.add_node(_node_from(item))
-    made: Plan = plan
-    return made
+    nodes = [_node_from(item) for item in document.get("nodes") or ()]
+    parts = {
+        "nodes": nodes,
+        "node_index": {node.id: node for node in nodes},
+        "partitions": [partition_from(item) for item in document.get("partitions") or ()],
+    }
+    plan: Plan = _made(upstream.ExecutionPlan, {**document, **parts})
+    return plan
 
 
 def draws(plan: Plan) -> bool:
     """Whether a plan makes plots: what that needs takes a second to import."""
     sinks = plan.registry.get("sinks") or {}
-    known = [sinks.get(node.impl) for node in plan.nodes]
+    entries = [sinks.get(node.impl) for node in plan.nodes]
     return any(
         isinstance(item, dict) and str(item.get("impl", "")).startswith("fasthep_render.hist.")
-        for item in known
+        for item in entries
     )
 
 
 def partition_from(item: PartitionData) -> PlanPartition:
     """Return the partition that a mapping describes (entries ``[start, stop)`` of one file)."""
-    made: PlanPartition = upstream.ExecutionPartition(
-        id=str(item["id"]),
-        dataset=str(item["dataset"]),
-        file=str(item["file"]),
-        source=str(item["source"]),
-        part=str(item["part"]),
-        start=item.get("start"),
-        stop=item.get("stop"),
-    )
-    return made
+    partition: PlanPartition = _made(upstream.ExecutionPartition, item)
+    return partition
 
 
 def slim_text(plan: Plan) -> str:
@@ -99,28 +85,14 @@ def subset(plan: Plan, node_ids: Iterable[str]) -> Plan:
 
 
 def _node_from(item: JsonObject) -> PlanNode:
-    partitioning = dict(item.get("partitioning") or {})
-    made: PlanNode = upstream.ExecutionNode(
-        id=str(item["id"]),
-        graph_node_id=str(item.get("graph_node_id") or item["id"]),
-        role=item["role"],
-        impl=str(item["impl"]),
-        inputs=[
-            upstream.PlanInputRef(
-                node_id=str(ref["node_id"]),
-                output_name=str(ref["output_name"]),
-                input_name=str(ref["input_name"]),
-            )
-            for ref in item.get("inputs") or []
-        ],
-        params=dict(item.get("params") or {}),
-        outputs=dict(item.get("outputs") or {}),
-        input_scope=item.get("input_scope", "global"),
-        output_scope=item.get("output_scope", "global"),
-        partitioning=upstream.PartitionSpec(
-            mode=partitioning.get("mode", "none"), chunk_size=partitioning.get("chunk_size")
-        ),
-        materialize=item.get("materialize", "never"),
-        meta=dict(item.get("meta") or {}),
-    )
-    return made
+    parts = {
+        "inputs": [_made(upstream.PlanInputRef, ref) for ref in item.get("inputs") or ()],
+        "partitioning": _made(upstream.PartitionSpec, item.get("partitioning") or {}),
+    }
+    node: PlanNode = _made(upstream.ExecutionNode, {"graph_node_id": item["id"], **item, **parts})
+    return node
+
+
+def _made(kind: Any, item: Mapping[str, object]) -> Any:
+    """Return one of FAST-HEP's objects with all fields that it has, also in a new release."""
+    return kind(**{field.name: item[field.name] for field in fields(kind) if field.name in item})

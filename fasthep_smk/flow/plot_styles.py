@@ -32,27 +32,27 @@ def styles_before(nodes: Iterable[Node | PlanNode]) -> dict[str, tuple[str, ...]
     it was set last: it covers what it covered before.
     """
     before: dict[str, None] = {}
-    found = {}
+    styles = {}
     for node in nodes:
         style = _style_of(node.impl, dict(node.params).get("spec"))
         if style:
             before.pop(style, None)
             before[style] = None
-        found[node.id] = tuple(before)
-    return found
+        styles[node.id] = tuple(before)
+    return styles
 
 
 def _style_of(op: str, spec: object) -> str:
     """Return the style that an operation sets, empty if it sets none."""
-    given = dict(spec) if isinstance(spec, Mapping) else {}
+    content = dict(spec) if isinstance(spec, Mapping) else {}
     if op == _PROJECT:
-        project = given.get("project")
+        project = content.get("project")
         then = project.get("then") if isinstance(project, Mapping) else None
-        inner = {"style": given.get("style"), **(then if isinstance(then, Mapping) else {})}
+        inner = {"style": content.get("style"), **(then if isinstance(then, Mapping) else {})}
         return _style_of(str(inner.get("op")), inner)
     if op not in _STYLED:
         return ""
-    style = given.get("style")
+    style = content.get("style")
     experiment = (style if isinstance(style, Mapping) else {}).get("experiment", _DEFAULT)
     return str(experiment or "").strip()
 
@@ -101,13 +101,13 @@ def _styled(start: _Settings, styles: Iterable[str]) -> _Settings:
 def _settings() -> _Settings:
     import matplotlib as mpl
 
-    found: dict[Any, object] = dict(mpl.rcParams.copy())
-    found.pop("backend", None)  # chosen when the first plot is drawn
-    return found
+    settings: dict[Any, object] = dict(mpl.rcParams.copy())
+    settings.pop("backend", None)  # chosen when the first plot is drawn
+    return settings
 
 
 def _set(settings: _Settings) -> None:
     import matplotlib as mpl
 
-    known: dict[Any, Any] = mpl.rcParams
-    dict.update(known, settings)  # as they are: they were accepted before
+    params: dict[Any, Any] = mpl.rcParams
+    dict.update(params, settings)  # as they are: they were accepted before

@@ -107,8 +107,8 @@ def fly(
     added to, are left out, and then what comes after all datasets.
     """
     left, problems, odd = set(nodes), list[Problem](), dict[str, None]()
-    while left and sum(not one.is_of_file for one in problems) < _MOST:
-        readable = [one for one in partitions if one["file"] not in unreadable]
+    while left and sum(not problem.is_of_file for problem in problems) < _MOST:
+        readable = [partition for partition in partitions if partition["file"] not in unreadable]
         if len(readable) < len(partitions):
             left -= {name for name in left if graph.nodes[name].scope == "final"}
             if not readable:
@@ -120,7 +120,11 @@ def fly(
         except StageError as error:
             problems.append(Problem(error, graph, flight.partition))
             if problems[-1].is_of_file and (file := problems[-1].file) is not None:
-                unreadable |= {one["file"] for one in partitions if _go_together(one["file"], file)}
+                unreadable |= {
+                    partition["file"]
+                    for partition in partitions
+                    if _go_together(partition["file"], file)
+                }
             else:
                 left -= graph.with_readers([error.node_id, error.blamed])
         except Exception as error:  # the engine itself, a hook, a reduction
@@ -129,10 +133,10 @@ def fly(
     return problems, list(odd)
 
 
-def _go_together(one: str, other: str) -> bool:
+def _go_together(file: str, other: str) -> bool:
     """Whether a file is another one, or lies on the same server: what waits for it waits again."""
-    is_there = is_remote(one) and is_remote(other) and server_of(one) == server_of(other)
-    return one == other or is_there
+    is_there = is_remote(file) and is_remote(other) and server_of(file) == server_of(other)
+    return file == other or is_there
 
 
 class _Flight:
@@ -170,22 +174,26 @@ class _Flight:
         session.write_manifests(products, self._folder)
         session.run_end()
         run = session.record()
-        run.warnings = [one for one in run.warnings if one.get("category") == summary.CHANGED]
-        told = summary.told(self._plan, [run]).splitlines()
-        return [*(line.removeprefix("- ") for line in told), *_missed(self._plan, products)]
+        run.warnings = [
+            warning for warning in run.warnings if warning.get("category") == summary.CHANGED
+        ]
+        changes = summary.told(self._plan, [run]).splitlines()
+        return [*(line.removeprefix("- ") for line in changes), *_missed(self._plan, products)]
 
     def _reduced(self, session: Session, partitions: list[PartitionData], side: Store) -> Store:
-        found: dict[str, list[Store]] = {}
+        by_dataset: dict[str, list[Store]] = {}
         for self.partition in partitions:
-            made = self._made(session, side)
-            if made is not None:
-                found.setdefault(self.partition["dataset"], []).append(made)
+            store = self._made(session, side)
+            if store is not None:
+                by_dataset.setdefault(self.partition["dataset"], []).append(store)
         self.partition = None
         stores = [
-            session.dataset_end(dataset, {**side, **session.reduce(made, dataset)})
-            for dataset, made in found.items()
+            session.dataset_end(dataset, {**side, **session.reduce(parts, dataset)})
+            for dataset, parts in by_dataset.items()
         ]
-        own = [{key: made for key, made in store.items() if key not in side} for store in stores]
+        own = [
+            {key: product for key, product in store.items() if key not in side} for store in stores
+        ]
         return session.reduce(own, None)
 
     def _made(self, session: Session, side: Store) -> Store | None:
@@ -195,35 +203,37 @@ class _Flight:
         """
         nodes = set(self._nodes.get("partition", ()))
         sources = {name for name in nodes if self._graph.nodes[name].role == "source"}
-        given, lasting = dict(side), dict[Key, object]()
-        self._run(session, sources, given, lasting)
-        kind = self._kind({key: given[key] for key in given if key[0] in sources})
+        store, lasting = dict(side), dict[Key, object]()
+        self._run(session, sources, store, lasting)
+        kind = self._kind({key: store[key] for key in store if key[0] in sources})
         is_like = kind in self._flown and "final" not in self._nodes
         rest = (nodes & self._of_each if is_like else nodes) - sources
-        self._run(session, rest, given, lasting)
-        if not any(map(_has_no_events, given.values())):
+        self._run(session, rest, store, lasting)
+        if not any(map(_has_no_events, store.values())):
             self._flown.add(kind)  # else the next one of its kind may have some
         return None if is_like else lasting
 
-    def _run(self, session: Session, nodes: set[str], given: Store, lasting: Store) -> None:
-        """Run nodes that have not run with this partition; add their products to what is given."""
+    def _run(self, session: Session, nodes: set[str], store: Store, lasting: Store) -> None:
+        """Run nodes that have not run with this partition; add their products to ``store``."""
         where = repr(self.partition)
         keys = {name: (name, self._digests[name], where) for name in nodes}
-        known = {name for name, key in keys.items() if key in self._before}
-        for name in known:
+        done = {name for name, key in keys.items() if key in self._before}
+        for name in done:
             products, kept = self._before[keys[name]]
-            given |= products
+            store |= products
             lasting |= kept
-        if left := nodes - known:
-            made, outlined = session.partition(left, self.partition, given)
-            given |= made
+        if left := nodes - done:
+            fresh, outlined = session.partition(left, self.partition, store)
+            store |= fresh
             last = {
-                key: made[key] for one in outlined if (key := (one["node"], one["port"])) in made
+                key: fresh[key]
+                for outline in outlined
+                if (key := (outline["node"], outline["port"])) in fresh
             }
             lasting |= last
             for name in left:
                 self._before[keys[name]] = (
-                    {key: value for key, value in made.items() if key[0] == name},
+                    {key: value for key, value in fresh.items() if key[0] == name},
                     {key: value for key, value in last.items() if key[0] == name},
                 )
 
@@ -253,21 +263,23 @@ def _has_no_events(value: object) -> bool:
 
 def _asks_dataset(node: Node) -> bool:
     """Whether a node may do something else for each dataset: a user's own does what it likes."""
-    said = dict(node.params)
+    params = dict(node.params)
     if node.impl == "hep.hist":  # an axis has a bin for each
-        said = {key: value for key, value in said.items() if key not in ("axes", "dataset_axis")}
-    return not node.published or "dataset_" in repr(said)
+        params = {
+            key: value for key, value in params.items() if key not in ("axes", "dataset_axis")
+        }
+    return not node.published or "dataset_" in repr(params)
 
 
 def _missed(plan: Plan, products: Store) -> Iterator[str]:
     """Yield the axes of histograms in whose range no value is: it may be in another unit."""
     import hist
 
-    for (node, _), made in products.items():
-        if not isinstance(made, hist.BaseHist):
+    for (node, _), histogram in products.items():
+        if not isinstance(histogram, hist.BaseHist):
             continue
-        for number, axis in enumerate(made.axes):
-            alone = made.project(number)
+        for number, axis in enumerate(histogram.axes):
+            alone = histogram.project(number)
             values, variances = alone.values(flow=True), alone.variances(flow=True)
             total = (values if variances is None else variances).sum()  # of counts, they are equal
             is_many = total > 0 and values.sum() ** 2 / total >= _MANY
@@ -290,21 +302,24 @@ def _harmless(graph: Graph, folder: Path) -> Plan:
         if node.needs_gpu or node.diagnostics:
             execution = dict(node.execution)
             left = [
-                one
-                for one in execution.get("modifiers") or []
-                if not str(one["name"]).startswith(OF_GPUS) and one["name"] not in node.diagnostics
+                modifier
+                for modifier in execution.get("modifiers") or []
+                if not str(modifier["name"]).startswith(OF_GPUS)
+                and modifier["name"] not in node.diagnostics
             ]
             new["meta"] = {**item.meta, "execution": {**execution, "modifiers": left}}
-        outside = {name: one for name, one in item.params.items() if _leads_out(node, name, one)}
+        outside = {
+            name: value for name, value in item.params.items() if _leads_out(node, name, value)
+        }
         if outside:
-            moved = {name: f"{folder}/{one.lstrip('/')}" for name, one in outside.items()}
+            moved = {name: f"{folder}/{path.lstrip('/')}" for name, path in outside.items()}
             new["params"] = {**item.params, **moved}
         return replace(item, **new) if new else item
 
     plan: Any = graph.plan
     nodes = [changed(item) for item in plan.nodes]
-    made: Plan = replace(plan, nodes=nodes, node_index={item.id: item for item in nodes})
-    return made
+    harmless: Plan = replace(plan, nodes=nodes, node_index={item.id: item for item in nodes})
+    return harmless
 
 
 def _leads_out(node: Node, name: str, value: object) -> bool:
@@ -319,36 +334,40 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
     """Return what is wrong with the workflow: at the text that FAST-HEP quotes, if it does."""
     error, cause, partition = problem.error, problem.cause, problem.partition
     tried = f"tried with events of {partition['file']}" if partition else "tried with first events"
-    said = " ".join(str(cause).partition(_NOTES)[0][:_LONGEST].split())
-    said = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
+    message = " ".join(str(cause).partition(_NOTES)[0][:_LONGEST].split())
+    message = f"{type(cause).__name__}: {message}" if message else type(cause).__name__
     stage, text = raised_at(cause)
     if not isinstance(error, StageError):
-        place = quoted(document, stage, said) or stages_by_id(document).get(stage or "", (None,))[0]
-        return Finding(file=workflow, key=place, problem=f"fails: {said} ({tried})")
+        place = (
+            quoted(document, stage, message) or stages_by_id(document).get(stage or "", (None,))[0]
+        )
+        return Finding(file=workflow, key=place, problem=f"fails: {message} ({tried})")
     node, fix = problem.graph.plan.get_node(error.blamed), error.fix
-    told = f"{node.impl} fails: {said}"
+    failure = f"{node.impl} fails: {message}"
     if error.blamed != error.node_id:
-        told = str(error)
+        failure = str(error)
     elif isinstance(cause, UnfitColumn):
-        told, text, fix = cause.problem, cause.text, cause.hint
+        failure, text, fix = cause.problem, cause.text, cause.hint
     elif type(cause).__module__.startswith("fasthep_smk."):
-        told = str(error)
+        failure = str(error)
     of_text = written(document, stage_of(node), text) if text else None
-    if of_text and "truth value of an array" in said:
+    if of_text and "truth value of an array" in message:
         fix = fix or (
             "write &, | and ~ with comparisons in brackets, and where(a > 1, x, y): "
-            "columns have no and, or, not, if, 1 < a < 2"
+            "and, or, not, if and 1 < a < 2 do not work for columns"
         )
-    key = of_text or (quoted(document, stage_of(node), said) or "").removesuffix(".id")
+    key = of_text or (quoted(document, stage_of(node), message) or "").removesuffix(".id")
     if node.id.startswith("render.") and ".render" not in key:
         content = stages_by_id(document).get(stage_of(node), ("", {}))[1]
-        of_style = quoted(_styles(document, node, content), None, said)
-        told = f"{node.impl} of stage {stage_of(node)!r} fails: {said}" if of_style else told
+        of_style = quoted(_styles(document, node, content), None, message)
+        failure = (
+            f"{node.impl} of stage {stage_of(node)!r} fails: {message}" if of_style else failure
+        )
         key = of_style or (key if content.get("op") == node.impl else "")  # else of the histogram
     return Finding(
         file=workflow,
         key=key or node_place(node),
-        problem=f"{told}{f' ({error.at})' if error.at else ''} ({tried})",
+        problem=f"{failure}{f' ({error.at})' if error.at else ''} ({tried})",
         value=text if of_text else None,
         hint=fix,
     )
@@ -356,9 +375,9 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
 
 def _styles(document: YamlMapping, node: PlanNode, stage: YamlMapping) -> YamlMapping:
     """Return the part of a workflow that has the style of a plot, and those that it uses."""
-    styles, found = mapping(document.get("styles")), dict[str, object]()
+    styles, used = mapping(document.get("styles")), dict[str, object]()
     name = dict(node.meta or {}).get("style_ref") or mapping(stage.get("params")).get("style")
-    while isinstance(name, str) and name in styles and name not in found:
-        found[name] = styles[name]
+    while isinstance(name, str) and name in styles and name not in used:
+        used[name] = styles[name]
         name = mapping(styles[name]).get("use")
-    return {"styles": found}
+    return {"styles": used}

@@ -25,21 +25,23 @@ _IN_EXECUTION = ("execution.", "execution[")
 
 def profile_findings(document: Mapping[str, object], workflow: Path, root: Path) -> list[Finding]:
     """Return what is wrong in the profiles of a workflow, with file and line."""
-    found = [*_of_others((root, workflow.resolve().parent), workflow)]
+    findings = [*_of_others((root, workflow.resolve().parent), workflow)]
     for path, content in _profiles(document, workflow, root).items():
         shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-        told = Vocabulary({}).findings(content, "profile", file=shown)
+        in_profile = Vocabulary({}).findings(content, "profile", file=shown)
         # What stands in execution is checked with what the workflow says of it.
-        others = [one for one in told if not (one.key or "").startswith(_IN_EXECUTION)]
-        found += located_in(others, path)
-        found += yaml_slips([path], workflow=path, shown=shown, part="profile")
-    return found
+        others = [
+            finding for finding in in_profile if not (finding.key or "").startswith(_IN_EXECUTION)
+        ]
+        findings += located_in(others, path)
+        findings += yaml_slips([path], workflow=path, shown=shown, part="profile")
+    return findings
 
 
 def expanded(names: Iterable[str], root: Path) -> list[str]:
     """Return the profiles that FAST-HEP reads for these names; none if one cannot be read."""
     with contextlib.suppress(Exception):
-        return [str(one) for one in upstream.expand_profile_names(list(names), project_root=root)]
+        return [str(name) for name in upstream.expand_profile_names(list(names), project_root=root)]
     return []
 
 
@@ -48,7 +50,7 @@ def _of_others(places: Iterable[Path], workflow: Path) -> Iterator[Finding]:
 
     They name Python that runs, and may stand in for those of packages.
     """
-    for place in (one / ".hepflow" for one in dict.fromkeys(places)):
+    for place in (folder / ".hepflow" for folder in dict.fromkeys(places)):
         for path in (place, place / "profiles", *sorted((place / "profiles").glob("*.yaml"))):
             if problem := problem_of(path, workflow):
                 yield Finding(
@@ -69,7 +71,7 @@ def _profiles(
     """
     used = mapping(document.get("use")).get("profiles")
     left = [str(name) for name in used if name] if isinstance(used, list) else []
-    found: dict[Path, YamlMapping] = {}
+    profiles: dict[Path, YamlMapping] = {}
     while left:
         name = left.pop(0)
         with contextlib.suppress(Exception):
@@ -77,12 +79,12 @@ def _profiles(
                 name, project_root=root, entry_dir=workflow.parent
             )
             places = (root / str(provenance["path"]), workflow.parent / str(provenance["path"]))
-            path = next((one for one in places if one.is_file()), None)
-            if path is None or path in found:
+            path = next((place for place in places if place.is_file()), None)
+            if path is None or path in profiles:
                 continue  # of a package
-            found[path] = content
+            profiles[path] = content
             included = content.get(_INCLUDES)
-            for one in included if isinstance(included, list) else ():
-                other = mapping(one).get("profile", mapping(one).get("name")) or one
+            for profile in included if isinstance(included, list) else ():
+                other = mapping(profile).get("profile", mapping(profile).get("name")) or profile
                 left += [other] if isinstance(other, str) else []
-    return found
+    return profiles

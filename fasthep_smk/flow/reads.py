@@ -26,25 +26,25 @@ _Columns = tuple[frozenset[str] | None, frozenset[str]]
 
 def full_registry(plan: Plan) -> Registry:
     """Return what is registered: FAST-HEP's defaults, and what the plan adds."""
-    found: Registry = upstream.merge_registry_config(
+    registry: Registry = upstream.merge_registry_config(
         {
             **upstream.default_expr_registry_config(),
             **upstream.default_runtime_registry_config(),
         },
         plan.registry or {},
     )
-    return found
+    return registry
 
 
 def dependency_context(plan: Plan, registry: Registry) -> DependencyContext:
     """Return what FAST-HEP must know to tell the columns in an expression from other names."""
     functions, constants = upstream.expression_registry_symbol_names(registry)
-    found: DependencyContext = upstream.DependencyContext(
+    context: DependencyContext = upstream.DependencyContext(
         known_functions=functions,
         known_constants=constants,
         context_symbols=upstream.context_symbols_from_plan(plan, registry),
     )
-    return found
+    return context
 
 
 def columns_read(plan: Plan) -> dict[str, _Columns]:
@@ -58,8 +58,23 @@ def columns_read(plan: Plan) -> dict[str, _Columns]:
 
 def user_hooks(plan: Plan, registry: Registry) -> bool:
     """Whether the plan has a user's own hook: it is handed all that nodes read, and more."""
-    kinds = [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
-    return any(not is_published(registry, "hooks", kind) for kind in kinds)
+    return any(not is_published(registry, "hooks", kind) for kind in _hooks(plan))
+
+
+def _hooks(plan: Plan) -> list[str]:
+    return [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
+
+
+def hook_entries(plan: Plan) -> list[object]:
+    """Return what the hooks of a plan are registered with."""
+    return [(plan.registry.get("hooks") or {}).get(kind) for kind in _hooks(plan)]
+
+
+def entries_of(plan: Plan, item: PlanNode) -> list[object]:
+    """Return what a node's operation is registered with, and its modifiers."""
+    modifiers = plan.registry.get("execution_modifiers") or {}
+    operation = (plan.registry.get(CATEGORY[item.role]) or {}).get(item.impl)
+    return [operation, *map(modifiers.get, modifiers_of(item, plan.registry))]
 
 
 def _reads(plan: Plan, node: PlanNode, registry: Registry, context: object) -> _Columns:
@@ -84,22 +99,21 @@ def _reads(plan: Plan, node: PlanNode, registry: Registry, context: object) -> _
     if behaviour not in (None, "ordinary"):
         return everything
     try:
-        found = upstream.parse_component_data_dependencies(
+        dependencies = upstream.parse_component_data_dependencies(
             spec=spec, params=dict(node.params), dep_ctx=context
         )
     except Exception:
         # The compiler raised already if this mattered; not knowing means all columns.
         return everything
-    if node.role == "sink" and not found.consumes:
+    if node.role == "sink" and not dependencies.consumes:
         return everything  # a writer without ``keep`` writes every column
-    made = frozenset(found.produces)
-    return frozenset(found.consumes) | made, made
+    makes = frozenset(dependencies.produces)
+    return frozenset(dependencies.consumes) | makes, makes
 
 
 def is_diagnostic(registry: Registry, name: str) -> bool:
     """Whether an execution modifier of this name is one of ours, which measure a stage."""
-    entry = (registry.get("execution_modifiers") or {}).get(name)
-    reference = str(entry.get("impl")) if isinstance(entry, dict) else ""
+    reference = op_identity.impl_of(registry, "execution_modifiers", name)
     return reference.startswith(f"{_MEASURING}:")
 
 
@@ -116,25 +130,18 @@ def diagnostics_of(item: PlanNode, registry: Registry) -> list[str]:
 def _named(item: PlanNode) -> list[str]:
     execution = dict(dict(item.meta or {}).get("execution") or {})
     return [
-        str(one.get("name") if isinstance(one, dict) else one)
-        for one in execution.get("modifiers") or []
+        str(modifier.get("name") if isinstance(modifier, dict) else modifier)
+        for modifier in execution.get("modifiers") or []
     ]
 
 
 def is_published(registry: Registry, category: str, name: str) -> bool:
-    entry = (registry.get(category) or {}).get(name)
-    reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
-    return op_identity.is_published(reference.partition(":")[0])
+    return op_identity.is_published(op_identity.impl_of(registry, category, name).partition(":")[0])
 
 
 def references(plan: Plan, item: PlanNode, category: str) -> tuple[str, list[str]]:
     """Return the ``module:object`` of a node's operation and of its modifiers."""
-
-    def reference(category: str, name: str) -> str:
-        entry = (plan.registry.get(category) or {}).get(name)
-        return str(entry.get("impl") or "") if isinstance(entry, dict) else ""
-
-    modifiers = [
-        reference("execution_modifiers", name) for name in modifiers_of(item, plan.registry)
-    ]
-    return reference(category, item.impl), modifiers
+    registry = plan.registry
+    named = modifiers_of(item, registry)
+    modifiers = [op_identity.impl_of(registry, "execution_modifiers", name) for name in named]
+    return op_identity.impl_of(registry, category, item.impl), modifiers

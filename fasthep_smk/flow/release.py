@@ -39,13 +39,17 @@ def check() -> str | None:
     Raises:
         DoesNotFit: it lacks what we use of it, or that is another thing there.
     """
-    found = _installed()
-    untested = {name: one.version for name, one in found.items() if one.version != TESTED[name]}
+    installed = _installed()
+    untested = {
+        name: package.version
+        for name, package in installed.items()
+        if package.version != TESTED[name]
+    }
     if not untested:
         return None
     from fasthep_smk.flow import contract
 
-    seen = _seen(found.values(), [contract.CALLS, contract.FIELDS, contract.METHODS])
+    seen = _seen(installed.values(), [contract.CALLS, contract.METHODS])
     if seen.exists():
         return None
     if problems := contract.differences():
@@ -62,22 +66,26 @@ def check() -> str | None:
 @cache
 def is_newer() -> bool:
     """Whether a package of FAST-HEP's is newer than the one that we were tested with."""
-    return any(_number(one.version) > _number(TESTED[name]) for name, one in _installed().items())
+    return any(
+        _number(package.version) > _number(TESTED[name]) for name, package in _installed().items()
+    )
 
 
 def refused(problems: Iterable[object]) -> DoesNotFit:
     """Return the message on a release that does not fit, and how to have one that does."""
     listed_problems = [*problems]
     more = len(listed_problems) - _SHOWN
-    found = {name: one.version for name, one in _installed().items()}
-    other = {name: found.get(name, "none") for name in TESTED if found.get(name) != TESTED[name]}
-    listed = [f"{name} {version}" for name, version in (other or found).items()]
+    versions = {name: package.version for name, package in _installed().items()}
+    other = {
+        name: versions.get(name, "none") for name in TESTED if versions.get(name) != TESTED[name]
+    }
+    listed = [f"{name} {version}" for name, version in (other or versions).items()]
     tested = [f"{name}=={TESTED[name]}" for name in other or TESTED]
     return DoesNotFit(
         "\n".join(
             [
                 "the installed FAST-HEP does not fit: it differs in parts that fasthep-smk uses",
-                *(f"    changed  {one}" for one in listed_problems[:_SHOWN]),
+                *(f"    changed  {problem}" for problem in listed_problems[:_SHOWN]),
                 *([f"             ... and {more} more"] if more > 0 else []),
                 f"    found    {', '.join(listed)}",
                 f"    tested   up to {', '.join(dict.fromkeys(TESTED.values()))}",
@@ -92,21 +100,23 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def _installed() -> dict[str, metadata.Distribution]:
-    found = {}
+    packages = {}
     for name in TESTED:
         try:
-            found[name] = metadata.distribution(name)
+            packages[name] = metadata.distribution(name)
         except metadata.PackageNotFoundError:  # which is said where it is imported
             continue
-    return found
+    return packages
 
 
-def _seen(found: Iterable[metadata.Distribution], used: Iterable[Mapping[str, str]]) -> Path:
+def _seen(packages: Iterable[metadata.Distribution], used: Iterable[Mapping[str, str]]) -> Path:
     """Return the file that is there once these releases have been looked at, by this package."""
-    where = [[one.version, str(Path(str(one.locate_file(""))).resolve())] for one in found]
-    said = [where, *map(dict, (TESTED, *used))]
+    where = [
+        [package.version, str(Path(str(package.locate_file(""))).resolve())] for package in packages
+    ]
+    content = [where, *map(dict, (TESTED, *used))]
     home = os.environ.get("XDG_CACHE_HOME", "").strip() or "~/.cache"
-    return Path(home).expanduser() / "fasthep-smk" / f"fasthep-{files.digest_of(said)}"
+    return Path(home).expanduser() / "fasthep-smk" / f"fasthep-{files.digest_of(content)}"
 
 
 def _remember(seen: Path) -> None:

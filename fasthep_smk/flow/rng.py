@@ -55,10 +55,10 @@ def rng(ctx: Context, name: str = "") -> np.random.Generator:
         ],
         default=str,
     )
-    made = ctx.setdefault(_MADE, {})
-    if seed not in made:
-        made[seed] = np.random.default_rng(int(_sha256(seed), 16))
-    generator: np.random.Generator = made[seed]
+    generators = ctx.setdefault(_MADE, {})
+    if seed not in generators:
+        generators[seed] = np.random.default_rng(int(_sha256(seed), 16))
+    generator: np.random.Generator = generators[seed]
     return generator
 
 

@@ -98,8 +98,8 @@ class _Hooks(upstream.HookManager):  # type: ignore[misc]
 
     def _tell(self, node: PlanNode, changes: list[str], ctx: Context) -> None:
         if changes:
-            told = {"category": CHANGED, "node_id": node.id, "changes": changes}
-            ctx["_warnings"].append(told)
+            warning = {"category": CHANGED, "node_id": node.id, "changes": changes}
+            ctx["_warnings"].append(warning)
 
     def modified_by(self, node: PlanNode) -> set[str]:
         """Return the names that modifiers of a node put into its context."""
@@ -126,17 +126,13 @@ class Session:
 
     def __init__(self, plan: Plan, outdir: Path) -> None:
         self.plan = plan
-        self.outdir = outdir
         self._unseeded = random_state()
         self.registry: RuntimeRegistry = upstream.runtime_registry_from_config(plan.registry)
         self.hooks: _Hooks = _Hooks.from_plan(plan)
         self.hooks.share_weights = only_fasthep(plan)
         self.ctx: Context = dict(plan.context)
-        self.ctx.update(
-            outdir=str(outdir),
-            build_paths=upstream.BuildPaths.from_plan(plan, outdir=outdir),
-            execution=plan.execution,
-        )
+        self.write_to(outdir)
+        self.ctx["execution"] = plan.execution
         self.ctx.update(dict(self.ctx.get("globals") or {}))
         self.ctx["_warnings"] = []
         self.recorder: Recorder = upstream.ensure_runtime_provenance(self.ctx)
@@ -155,7 +151,7 @@ class Session:
         """
         plan = plan_files.subset(self.plan, nodes)
         self._isolate(plan, None)
-        made: Store = self._watched(
+        products: Store = self._watched(
             upstream.execute_global_side_product_nodes,
             plan,
             ctx=self.ctx,
@@ -165,10 +161,10 @@ class Session:
         kept: Iterable[BoundarySpec] = upstream.plan_partition_boundary(
             self.plan, runtime_registry=self.registry
         )
-        return made, [
-            _outline(spec, spec.policy.representation, made[spec.key()])
+        return products, [
+            _outline(spec, spec.policy.representation, products[spec.key()])
             for spec in kept
-            if spec.key() in made
+            if spec.key() in products
         ]
 
     def partition(
@@ -204,8 +200,8 @@ class Session:
             initial_values=given,
             hook_manager=self.hooks,
         )
-        made = {key: value for key, value in store.items() if key not in given}
-        self._name_dataset(made, ctx)
+        fresh = {key: value for key, value in store.items() if key not in given}
+        self._name_dataset(fresh, ctx)
         boundary = [
             spec
             for spec in upstream.plan_partition_boundary(self.plan, runtime_registry=self.registry)
@@ -213,16 +209,16 @@ class Session:
         ]
         products: list[BoundaryProduct] = upstream.extract_boundary_products(
             self.plan,
-            made,
+            fresh,
             partition=described,
             boundary=boundary,
             runtime_registry=self.registry,
             ctx=ctx,
         )
-        made.update({item.key(): item.value for item in products})
+        fresh.update({item.key(): item.value for item in products})
         if described is None:
-            return made, listed(made)
-        return made, [_outline(item, item.representation, item.value) for item in products]
+            return fresh, listed(fresh)
+        return fresh, [_outline(item, item.representation, item.value) for item in products]
 
     def reduce(self, stores: Iterable[Mapping[Key, object]], dataset: str | None) -> Store:
         """Combine the products of partitions (or, without ``dataset``, of datasets), in order.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType
 from typing import TYPE_CHECKING, NamedTuple
 
-from fasthep_smk.flow import upstream
+from fasthep_smk.flow import op_identity, upstream
 from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.flow.reads import CATEGORY, is_published
 from fasthep_smk.util.errors import chain_of
@@ -96,19 +97,12 @@ def stage_of(node: PlanNode) -> str:
 
 def own_line(error: BaseException) -> str | None:
     """Return the last line of a user's own module that an error went through."""
-    for one in chain_of(error):
-        own = [(frame, line) for frame, line in _frames(one) if _is_own(frame.f_code)]
-        if own:
+    for cause in chain_of(error):
+        walked = traceback.walk_tb(cause.__traceback__)
+        if own := [(frame, line) for frame, line in walked if _is_own(frame.f_code)]:
             frame, line = own[-1]
             return _told(frame.f_code, str(frame.f_globals.get("__name__")), line)
     return None
-
-
-def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
-    entry = error.__traceback__
-    while entry is not None:
-        yield entry.tb_frame, entry.tb_lineno
-        entry = entry.tb_next
 
 
 def _is_own(code: CodeType) -> bool:
@@ -151,9 +145,9 @@ def _wrong_result(
             if got is None:
                 fix = "the function must return its result"
                 return _WrongResult(maker, "nothing (None)", fix)
-            made = maker.outputs.get(active.output_name)
+            port_kind = maker.outputs.get(active.output_name)
             own = not is_published(plan.registry, CATEGORY[maker.role], maker.impl)
-            if own and made == "event_stream":
+            if own and port_kind == "event_stream":
                 fix = "the function must end with return ak.with_field(stream, …)"
                 kind = type(got).__name__
                 return _WrongResult(maker, f"{_ARRAYS.get(kind, f'a {kind}')}, not events", fix)
@@ -180,13 +174,12 @@ def _has_columns(value: object) -> bool:
 
 def _function_line(node: PlanNode, plan: Plan) -> str | None:
     """Return where the function of a user's own operation begins."""
-    entry = (plan.registry.get(CATEGORY[node.role]) or {}).get(node.impl)
-    reference = entry.get("impl") if isinstance(entry, dict) else None
-    found = upstream.load_object(reference) if isinstance(reference, str) else None
-    code = getattr(found, "__code__", None)
+    reference = op_identity.impl_of(plan.registry, CATEGORY[node.role], node.impl)
+    function = upstream.load_object(reference) if reference else None
+    code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or not _is_own(code):
         return None
-    return _told(code, str(getattr(found, "__module__", "")), code.co_firstlineno)
+    return _told(code, str(getattr(function, "__module__", "")), code.co_firstlineno)
 
 
 def _missing_column(
@@ -195,16 +188,16 @@ def _missing_column(
     """Return which column of its events an operation did not find."""
     import awkward as ak
 
-    found = _NO_COLUMN.match(str(cause))
-    arrays = [one for one in inputs.values() if isinstance(one, ak.Array)]
-    if found is None or not arrays:
+    match = _NO_COLUMN.match(str(cause))
+    arrays = [value for value in inputs.values() if isinstance(value, ak.Array)]
+    if match is None or not arrays:
         return None
-    sources = [one for one in _above(node, plan) if one.role == "source"]
+    sources = [maker for maker in _above(node, plan) if maker.role == "source"]
     source = sources[0] if len(sources) == 1 else None
     return MissingColumn(
         node.impl,
-        found[1],
-        tuple(dict.fromkeys(name for one in arrays for name in ak.fields(one))),
+        match[1],
+        tuple(dict.fromkeys(name for array in arrays for name in ak.fields(array))),
         str(dict(source.meta or {}).get("source_name")) if source else None,
         str(source.params["tree"]) if source and source.params.get("tree") else None,
     )
@@ -217,6 +210,6 @@ def _above(node: PlanNode, plan: Plan) -> Iterator[PlanNode]:
         name = left.pop()
         if name not in seen:
             seen.add(name)
-            one: PlanNode = plan.get_node(name)
-            yield one
-            left += [ref.node_id for ref in one.inputs]
+            maker: PlanNode = plan.get_node(name)
+            yield maker
+            left += [ref.node_id for ref in maker.inputs]

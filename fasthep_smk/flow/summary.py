@@ -91,17 +91,17 @@ def summarise(
     paths = upstream.BuildPaths.from_plan(plan, outdir=build)
     ran = {"backend": "snakemake", "strategy": "default" if system == "local" else system}
     partitions = _partition_entries(plan, runs)
-    made = {"partitions": partitions} if partitions else {"outputs": _outputs(runs)}
+    products = {"partitions": partitions} if partitions else {"outputs": _outputs(runs)}
     summary: dict[str, object] = {
         **ran,
         "success": True,
         "execution": {**plan.execution, **ran},
         "ran_on": ran_on,
-        **made,
+        **products,
         "warnings": list(warnings),
         "hooks": {"enabled": list(hooks)},
     }
-    lacking = [dict(one) for one in missing]
+    lacking = [dict(partition) for partition in missing]
     if lacking:
         summary["missing_partitions"] = lacking
     if sample is not None:
@@ -125,14 +125,17 @@ def summarise(
     summary["artifacts_path"] = str(paths.artifacts_root())
     if paths.variation is not None:
         summary["variation"] = plan.context.get("variation") or {"name": paths.variation}
+    return Summary(path, count + len(lacking), _write(plan, paths, summary))
+
+
+def _write(plan: Plan, paths: Any, summary: Mapping[str, object]) -> list[Path]:
+    """Write a summary, and the workflow's reports, which it names then; return their files."""
     upstream.write_run_summary(paths.root, summary, variation_name=paths.variation)
     reports = upstream.run_workflow_reports(plan, outdir=paths.root, summary=summary)
     if reports:
-        summary["reports"] = reports
-        upstream.write_run_summary(paths.root, summary, variation_name=paths.variation)
-    return Summary(
-        path, count + len(lacking), [Path(one.get("path") or "") for one in reports or ()]
-    )
+        whole = {**summary, "reports": reports}
+        upstream.write_run_summary(paths.root, whole, variation_name=paths.variation)
+    return [Path(report.get("path") or "") for report in reports or ()]
 
 
 @quick_yaml()
@@ -145,8 +148,8 @@ def rewrite_as_named(plan: Plan, outdir: Path) -> tuple[JsonObject, list[str]]:
     """
     paths = upstream.BuildPaths.from_plan(plan, outdir=outdir)
     path = Path(paths.run_summary())
-    known = parse_written(path.read_bytes())
-    added = {name: value for name, value in known.items() if name != "reports"}
+    summary = parse_written(path.read_bytes())
+    added = {name: value for name, value in summary.items() if name != "reports"}
     named = {
         **added,
         "summary_path": str(path),
@@ -154,24 +157,21 @@ def rewrite_as_named(plan: Plan, outdir: Path) -> tuple[JsonObject, list[str]]:
     }
     if named == added:
         return named, []
-    reports = upstream.run_workflow_reports(plan, outdir=paths.root, summary=named)
-    whole = {**named, "reports": reports} if reports else named
-    upstream.write_run_summary(paths.root, whole, variation_name=paths.variation)
-    written = [path, *(Path(one.get("path") or "") for one in reports or ())]
-    return named, [str(one.relative_to(outdir)) for one in written if outdir in one.parents]
+    written = [path, *_write(plan, paths, named)]
+    return named, [str(file.relative_to(outdir)) for file in written if outdir in file.parents]
 
 
 def warnings_of(runs: Iterable[Run]) -> list[JsonObject]:
     """Return the warnings of all jobs, each with its partition, as FAST-HEP's have it."""
-    found = []
+    warnings = []
     for run in runs:
         partition = run.partition
         for warning in run.warnings:
             if partition is not None and "partition_id" not in warning:
                 named = {"partition_id": partition["id"], "dataset_name": partition["dataset"]}
                 warning = {**warning, **named, "partition": dict(partition)}
-            found.append(warning)
-    return found
+            warnings.append(warning)
+    return warnings
 
 
 def told(plan: Plan, runs: Iterable[Run]) -> str:
@@ -196,14 +196,14 @@ def told(plan: Plan, runs: Iterable[Run]) -> str:
     for (stage, category), counts in counted.items():
         shown = [f"{count} of {file}" for file, count in counts.most_common(_FILES)]
         shown += [f"others of {len(counts) - _FILES} more files"] * (len(counts) > _FILES)
-        what = "values of its axis are missing (None), so they are in no bin"
+        problem = "values of its axis are missing (None), so they are in no bin"
         if category == NOT_FINITE:
-            what = "events have a NaN or infinite weight, which spoils their bins and sums"
-        text += f"- stage {stage!r}: {counts.total()} {what}: {', '.join(shown)}\n"
+            problem = "events have a NaN or infinite weight, which spoils their bins and sums"
+        text += f"- stage {stage!r}: {counts.total()} {problem}: {', '.join(shown)}\n"
     for stage, changed in changes.items():
         text += (
-            f"- stage {stage!r} changes {', '.join(changed)}: other stages do not see this, only "
-            "what it returns (docs/own-op.md)\n"
+            f"- stage {stage!r} changes {', '.join(changed)}: other stages do not see this, but "
+            "only what the stage returns (docs/own-op.md)\n"
         )
     return text
 
@@ -214,15 +214,15 @@ def merged_hooks(runs: Iterable[Run]) -> list[JsonObject]:
     for run in runs:
         for item in run.hooks:
             name = tuple(str(item.get(part)) for part in ("source", "scope", "kind", "node"))
-            known = merged.get(name)
-            if known is None:
+            entry = merged.get(name)
+            if entry is None:
                 merged[name] = (
                     {**item, "results": dict(item["results"])} if "results" in item else dict(item)
                 )
                 continue
-            known["calls"] = int(known.get("calls") or 0) + int(item.get("calls") or 0)
+            entry["calls"] = int(entry.get("calls") or 0) + int(item.get("calls") or 0)
             for key, value in (item.get("results") or {}).items():
-                results = known.setdefault("results", {})
+                results = entry.setdefault("results", {})
                 results[key] = _joined(results.get(key), value)
     return list(merged.values())
 
@@ -284,10 +284,10 @@ def renamed_bundle(build: Path, name: str) -> tuple[bytes, bytes] | None:
 def _identified(path: Path) -> str | None:
     # These may list many thousands of files, which YAML takes seconds to read.
     try:
-        found = _BUNDLE.search(path.read_bytes())
+        match = _BUNDLE.search(path.read_bytes())
     except OSError:
         return None
-    return found[1].decode() if found else None
+    return match[1].decode() if match else None
 
 
 def listed(store: Mapping[Key, object]) -> list[ProductOutline]:
@@ -300,15 +300,15 @@ def listed(store: Mapping[Key, object]) -> list[ProductOutline]:
 
 def _outputs(runs: Iterable[Run]) -> list[ProductOutline]:
     """Return what a run without partitions has made; the job that made something knows its type."""
-    found: dict[Key, ProductOutline] = {}
+    outlines: dict[Key, ProductOutline] = {}
     for item in (item for run in runs for item in run.boundary):
         kept: ProductOutline = {
             "node": item["node"],
             "port": item["port"],
             "type": item["type"],
         }
-        found.setdefault((item["node"], item["port"]), kept)
-    return [found[key] for key in sorted(found)]
+        outlines.setdefault((item["node"], item["port"]), kept)
+    return [outlines[key] for key in sorted(outlines)]
 
 
 def _partition_entries(plan: Plan, runs: Iterable[Run]) -> list[_PartitionEntry]:
@@ -328,13 +328,13 @@ def _partition_entries(plan: Plan, runs: Iterable[Run]) -> list[_PartitionEntry]
     return list(entries.values())
 
 
-def _joined(known: Any, value: Any) -> object:
-    if known is None:
+def _joined(before: Any, value: Any) -> object:
+    if before is None:
         return value
-    if isinstance(known, list) and isinstance(value, list):
-        return [*known, *value]
-    if isinstance(known, dict) and isinstance(value, dict):
-        return {**known, **value}
-    if type(known) in (int, float) and type(value) in (int, float):
-        return known + value
+    if isinstance(before, list) and isinstance(value, list):
+        return [*before, *value]
+    if isinstance(before, dict) and isinstance(value, dict):
+        return {**before, **value}
+    if type(before) in (int, float) and type(value) in (int, float):
+        return before + value
     return value

@@ -1,8 +1,9 @@
 """What FAST-HEP's language means: the annotations of ``language.schema.json``, read in one place.
 
-JSON schema says which keys there are. FAST-HEP passes over names that match nothing, and over
-keys that it does not read beside others: both change results without an error. Where that can
-happen, the schema has one of these keywords:
+JSON schema says which keys there are. ``"type": "text"`` is what FAST-HEP makes a text of, and a
+mapping whose keys are listed has no others but comments (``config.schema`` writes both out).
+FAST-HEP passes over names that match nothing, and over keys that it does not read beside others:
+both change results without an error. Where that can happen, the schema has one of these keywords:
 
 ``x-one-of`` (a name, a list of names, or the keys of a mapping)
     each is one of what the workflow has: its ``datasets``, ``eventtypes``
@@ -18,7 +19,7 @@ happen, the schema has one of these keywords:
 ``x-beside``
     keys, and what alone is read beside each.
 ``x-unread``
-    keys that are not read here, each with why; under ``if``, as a rule.
+    why keys are not read here, and which; under ``if``, as a rule.
 ``x-ascending``
     two keys: the first is the smaller number.
 ``x-apart``
@@ -44,7 +45,7 @@ from fasthep_smk.util.yaml_values import as_yaml
 #: Names by what they are names of.
 NamesByKind = Mapping[str, Sequence[str]]
 
-_FREE = "nothing reads it; keys that begin with x- are free"
+_FREE = "nothing reads it; keys that begin with x- are allowed"
 _ABSENT = {
     "datasets": "no dataset has this name",
     "drawn": "no dataset has this name",
@@ -69,7 +70,7 @@ class Vocabulary:
 
     def findings(self, content: object, part: str, *, file: str, key: str = "") -> list[Finding]:
         """Return what is wrong with ``content``, which stands at ``key`` of ``file``."""
-        found = schema.findings_of(
+        findings = schema.findings_of(
             content,
             part,
             file=file,
@@ -79,8 +80,10 @@ class Vocabulary:
             is_newer=release.is_newer,
         )
         return [
-            replace(one, hint=one.hint or _FREE) if one.problem == schema.UNKNOWN else one
-            for one in found
+            replace(finding, hint=finding.hint or _FREE)
+            if finding.problem == schema.UNKNOWN
+            else finding
+            for finding in findings
         ]
 
 
@@ -88,9 +91,9 @@ def _names_of(document: YamlMapping) -> dict[str, Sequence[str]]:
     defaults = mapping(mapping(document.get("data")).get("defaults"))
     datasets = [(name, {**defaults, **content}) for _, name, content in datasets_at(document)]
     eventtypes = [str(content.get("eventtype", "mc")).strip() for _, content in datasets]
-    lower = [one.lower() for one in eventtypes]
+    lower = [eventtype.lower() for eventtype in eventtypes]
     # A run may happen to have no data, or no simulation.
-    absent = [one for one in ("data", "mc") if one not in lower]
+    absent = [eventtype for eventtype in ("data", "mc") if eventtype not in lower]
     sources = document.get("sources")
     streams = ["events"] if sources is None else list(mapping(sources))  # FAST-HEP's default
     return {
@@ -106,19 +109,19 @@ def _check(
     check: Callable[..., Iterator[Refusal]],
     names: NamesByKind,
     _validator: object,
-    told: object,
+    argument: object,
     value: object,
     _schema: object,
 ) -> Iterator[Refusal]:
-    """Yield what a keyword refuses, as a validator asks for it: ``told`` is its own value."""
-    return check(names, told, value)
+    """Yield what a keyword refuses, as a validator asks for it: ``argument`` is its own value."""
+    return check(names, argument, value)
 
 
 def _named(value: object) -> list[str]:
     """Return the names that a value holds; not those with what a matrix fills in."""
     listed = value if isinstance(value, list | dict) else [value]
-    texts = [one.strip() for one in listed if isinstance(one, str)]
-    return [one for one in texts if one and "{" not in one]
+    texts = [text.strip() for text in listed if isinstance(text, str)]
+    return [text for text in texts if text and "{" not in text]
 
 
 def _one_of(names: NamesByKind, kind: str, value: object) -> Iterator[Refusal]:
@@ -126,9 +129,9 @@ def _one_of(names: NamesByKind, kind: str, value: object) -> Iterator[Refusal]:
         return
     known, texts = names[kind], _named(value)
     if kind.startswith("lower "):
-        texts = [one.lower() for one in texts]
+        texts = [text.lower() for text in texts]
     elif kind == "stages":  # with a dot it is the name of a node
-        texts = [one for one in texts if "." not in one]
+        texts = [text for text in texts if "." not in text]
     several = isinstance(value, list | dict)
     for text in texts:
         if text not in known and (not several or text in slips_among(texts, known)):
@@ -137,7 +140,7 @@ def _one_of(names: NamesByKind, kind: str, value: object) -> Iterator[Refusal]:
 
 def _slip_of(names: NamesByKind, kind: str | list[str], value: object) -> Iterator[Refusal]:
     known = kind if isinstance(kind, list) else names.get(kind, ())
-    there, texts = {one.lower() for one in known}, _named(value)
+    there, texts = {name.lower() for name in known}, _named(value)
     for text in texts:
         close = nearest(text, known, cutoff=0.75)
         if close is None or text.lower() in there or close in texts:
@@ -159,7 +162,7 @@ def _refusal(text: str, known: Sequence[str], problem: str) -> Refusal:
 def _no_slip_of(_: NamesByKind, known: list[str], value: object) -> Iterator[Refusal]:
     held = mapping(value)
     for key in held:
-        meant = next((one for one in known if one not in held and _is_meant(key, one)), None)
+        meant = next((name for name in known if name not in held and _is_meant(key, name)), None)
         if meant is not None and key not in known:
             hint = f"did you mean {meant!r}?"
             expected = ", ".join(known)
@@ -174,25 +177,26 @@ def _is_meant(key: str, name: str) -> bool:
 
 def _first_of(_: NamesByKind, groups: list[list[str]], value: object) -> Iterator[Refusal]:
     for keys in groups:
-        there = [one for one in keys if one in mapping(value)]
-        for one in there[1:]:
+        there = [key for key in keys if key in mapping(value)]
+        for key in there[1:]:
             expected = f"one of {', '.join(keys)}"
-            yield Refusal(f"is ignored next to {there[0]!r}", path=[one], expected=expected)
+            yield Refusal(f"is ignored next to {there[0]!r}", path=[key], expected=expected)
 
 
 def _beside(_: NamesByKind, keys: Mapping[str, list[str]], value: object) -> Iterator[Refusal]:
     for key, others in keys.items():
         read = (key, *others)
-        for one in mapping(value) if key in mapping(value) else ():
-            if one not in read and not schema.is_comment(one):
+        for name in mapping(value) if key in mapping(value) else ():
+            if name not in read and not schema.is_comment(name):
                 expected = " and ".join(read)
-                yield Refusal(f"is ignored next to {key!r}", path=[one], expected=expected)
+                yield Refusal(f"is ignored next to {key!r}", path=[name], expected=expected)
 
 
-def _unread(_: NamesByKind, keys: Mapping[str, str], value: object) -> Iterator[Refusal]:
-    for key, why in keys.items():
-        if held := mapping(value).get(key):
-            yield Refusal(why, path=[key], value=as_yaml(held), expected=f"no {key}")
+def _unread(_: NamesByKind, reasons: Mapping[str, list[str]], value: object) -> Iterator[Refusal]:
+    for why, keys in reasons.items():
+        for key in keys:
+            if held := mapping(value).get(key):
+                yield Refusal(why, path=[key], value=as_yaml(held), expected=f"no {key}")
 
 
 def _ascending(_: NamesByKind, keys: tuple[str, str], value: object) -> Iterator[Refusal]:
@@ -207,10 +211,10 @@ def _ascending(_: NamesByKind, keys: tuple[str, str], value: object) -> Iterator
 
 
 def _apart(_: NamesByKind, keys: list[str], value: object) -> Iterator[Refusal]:
-    for one, other in combinations(keys, 2):
+    for key, other in combinations(keys, 2):
         for name in _named(mapping(value).get(other)):
-            if name in _named(mapping(value).get(one)):
-                problem = f"is also in {one!r}: it would be drawn twice"
+            if name in _named(mapping(value).get(key)):
+                problem = f"is also in {key!r}: it would be drawn twice"
                 expected = f"each once, in {' or '.join(keys)}"
                 yield Refusal(problem, path=[other], value=as_yaml(name), expected=expected)
 

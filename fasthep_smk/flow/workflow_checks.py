@@ -7,15 +7,15 @@ itself is FAST-HEP's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fasthep_smk.config.secret_urls import secret_findings
-from fasthep_smk.flow.datasets import dataset_findings
 from fasthep_smk.flow.language import language_findings
-from fasthep_smk.flow.places import datasets_at, mapping, stages_of
+from fasthep_smk.flow.places import datasets_at, mapping, stages_of, variations_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Doubt, Finding, not_among
 from fasthep_smk.util.names import folder_problem
+from fasthep_smk.util.remote import same_file
 from fasthep_smk.util.yaml_values import as_yaml
 
 
@@ -23,37 +23,36 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return what is wrong with a workflow whose includes are merged into ``document``."""
     if not document:
         return [Finding(file=workflow, problem="the workflow is empty", expected=_EXPECTED)]
-    shapes = [
-        Finding(
-            file=workflow, key=key, problem="is not a mapping", value=as_yaml(document[key]),
-            expected=f"{key}: with names below it",
-        )
-        for key in ("data", "analysis", "sources", "systematics", "execution")
-        if document.get(key) is not None and not isinstance(document[key], dict)
-    ]  # fmt: skip
-    if shapes:
-        return shapes
-    found = [
+    findings = [
         *secret_findings(document, file=workflow),
         *_dataset_findings(document, workflow),
         *_source_findings(document, workflow),
-        *dataset_findings(document, workflow=workflow),
+        *double_findings(document, workflow=workflow),
         *_variation_findings(document, workflow),
         *_stage_findings(document, workflow),
     ]
-    told = {one.key for one in found}
+    keys = {finding.key for finding in findings}
     others = language_findings(document, workflow=workflow)
-    if any(one.hint == "did you mean 'datasets'?" for one in others):
-        found = [one for one in found if one.problem != _NO_DATASET]
-    found += [one for one in others if one.key not in told]
-    return found or [*_unnamed(document, workflow)]
+    if any(
+        finding.key == "data" or finding.hint == "did you mean 'datasets'?" for finding in others
+    ):
+        findings = [finding for finding in findings if finding.problem != _NO_DATASET]
+    findings += [finding for finding in others if finding.key not in keys]
+    return findings or [*_unnamed(document, workflow)]
 
 
 _WHEN = ("partition", "dataset", "final", "partition_end", "dataset_end", "run_end")
 _NO_DATASET = "there is no dataset: a source of ROOT files has nothing to read"
-#: Bytes of the name of a file, on the usual file systems.
-_LONGEST_NAME = 255
 _EXPECTED = "data.datasets, sources and analysis.stages"
+#: What differs between two datasets that list one file by mistake.
+_NO_DIFFERENCE = (
+    *("name", "files", "nevents", "group", "xs", "n_unskimmed_events", "filter_efficiency"),
+    *("comment", "description"),
+)
+#: By these, an expression tells which of the events are whose; a text of the name alone does not.
+_TOLD_APART = re.compile(
+    r"""\bdataset_(name|group)\b\s*[^\s'"]|[^\s'"]\s*\bdataset_(name|group)\b"""
+)
 
 
 def name_finding(name: str, problem: str, *, key: str, workflow: str) -> Finding:
@@ -103,7 +102,7 @@ def root_trees_of(document: YamlMapping) -> list[str] | None:
 
 def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     names: set[str] = set()
-    for key, name, content in datasets_at(document):
+    for key, name, _ in datasets_at(document):
         if not name:
             yield Finding(file=workflow, key=f"{key}.name", problem="is missing: it has no name")
         if name and name in names:
@@ -117,15 +116,6 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
         if name and (problem := folder_problem(name)):
             yield name_finding(name, problem, key="data.datasets", workflow=workflow)
         names.add(name)
-        nevents = content.get("nevents")
-        if nevents is not None and not re.fullmatch(r"\s*\d*\s*", str(nevents)):
-            yield Finding(
-                file=workflow,
-                key=f"{key}.nevents",
-                problem="is not a number of events",
-                value=as_yaml(nevents),
-                expected="a whole number, or no nevents",
-            )
     if not names and root_trees_of(document):
         yield Finding(
             file=workflow,
@@ -133,6 +123,43 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
             problem=_NO_DATASET,
             expected="at least one dataset with a name and files",
         )
+
+
+def double_findings(document: Mapping[str, object], *, workflow: str) -> Iterator[Finding]:
+    """Yield files that stand twice, in a dataset or in two that nothing tells apart."""
+    seen: dict[str, tuple[str, dict[str, object]]] = {}
+    exchanged = {
+        str(dataset)
+        for _, variation in variations_of(document)
+        for pair in mapping(mapping(variation.get("datasets")).get("replace")).items()
+        for dataset in pair
+    }
+    told_apart = _TOLD_APART.search(repr(document.get("analysis")))
+    for key, name, content in datasets_at(document):
+        own = {key: value for key, value in content.items() if key not in _NO_DIFFERENCE}
+        files = content.get("files")
+        for number, file in enumerate(files if isinstance(files, list) else ()):
+            if not isinstance(file, str):
+                continue
+            same = same_file(file)
+            other, facts = seen.get(same, (None, own))
+            # By what is said of it, an operation may tell which of the events are whose; of those
+            # that variations exchange, one is there.
+            same_events = facts == own and not {other, name} <= exchanged and not told_apart
+            problem, hint = "the dataset lists this file twice: its events would count twice", None
+            if other != name:
+                problem = f"dataset {other!r} lists this file, too: its events would count twice"
+                hint = "if both are right, add a key to tell them apart, such as part: low_mass"
+            if other is not None and (other == name or same_events):
+                yield Finding(
+                    file=workflow,
+                    key=f"{key}.files[{number}]",
+                    problem=problem,
+                    value=as_yaml(file),
+                    expected="each file once",
+                    hint=hint,
+                )
+            seen[same] = (name, own)
 
 
 def _source_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
@@ -161,7 +188,6 @@ def _variation_findings(document: YamlMapping, workflow: str) -> Iterator[Findin
 
 def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     for key, stage in stages_of(document):
-        yield from _long_id(stage, key, workflow)
         yield from _when_findings(stage, key, workflow)
         yield from _port_findings(stage, key, workflow)
 
@@ -174,24 +200,6 @@ def _unnamed(document: YamlMapping, workflow: str) -> Iterator[Finding]:
             if value is None or not str(value).strip():
                 problem = f"the stage has no {word!r}"
                 yield Finding(file=workflow, key=key, problem=problem)
-
-
-def _long_id(stage: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
-    """Yield an id after which FAST-HEP names files, and no file system takes their names."""
-    name, op = str(stage.get("id") or ""), str(stage.get("op"))
-    draws = stage.get("render") or op.startswith("hep.render.")
-    if not draws and op not in ("hep.hist", "hep.selection.cutflow"):
-        return
-    longest = _LONGEST_NAME - len("render__0.yaml" if draws else ".json")
-    if len(name.encode("utf-8", "replace")) > longest:
-        yield Finding(
-            file=workflow,
-            key=f"{key}.id",
-            problem=f"is too long: files are named after it, with more than {_LONGEST_NAME} bytes",
-            value=as_yaml(name, 60),
-            expected=f"at most {longest} bytes",
-            hint="a short id, and the long text as label of an axis or x-note of the stage",
-        )
 
 
 def _when_findings(stage: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:

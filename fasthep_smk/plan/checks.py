@@ -118,8 +118,8 @@ def _sink_findings(node: Node, variation: Variation, workflow: str) -> Iterator[
         yield Finding(
             file=workflow,
             key=shown,
-            problem=f"{len(datasets)} datasets ({', '.join(datasets[:4])}) would write one file, "
-            "each over the other's",
+            problem=f"{len(datasets)} datasets ({', '.join(datasets[:4])}) would overwrite each "
+            "other's file",
             value=template,
             expected="{dataset} in the path"
             if key == "path"

@@ -76,7 +76,7 @@ class Book:
         ]
         self.live = {label: live_columns(graph) for label, graph in graphs.items()}
         self.closed = closed_sources(graphs, self.live)
-        self.static = {label: node_signatures(graph, label) for label, graph in graphs.items()}
+        self.static = {item.label: node_signatures(item.graph, item.name) for item in variations}
         self.tasks = cut(graphs, granularity, datasets or [None], router, self.static)
         self.merges = granularity == "stage" or any(
             any(node.scope == "dataset" for node in item.graph.nodes.values())
@@ -145,7 +145,7 @@ class Book:
             if alike not in self._known:
                 self._known[alike] = (item.label, self.static[item.label])
                 if inactive:
-                    signatures = node_signatures(graph, item.label, content)
+                    signatures = node_signatures(graph, item.name, content)
                     self._known[alike] = (f"{item.label}/{dataset}", signatures)
             self._known[at] = self._known[alike]
         return self._known[at]

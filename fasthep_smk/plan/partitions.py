@@ -99,13 +99,21 @@ def make_partitions(
 ) -> list[Partition]:
     """Return the partitions of all datasets, in FAST-HEP's order, each event in one of them.
 
-    ``chunk_size`` is in events. A file is cut only if all sources honour entry ranges; what is
-    not a ROOT file is cut by ``nevents``, since its entries cannot be counted here.
+    ``chunk_size`` is in events. A file is cut only if all sources honour entry ranges, and have
+    the same ``start`` and ``stop``, which are not negative; what is not a ROOT file is cut by
+    ``nevents``, since its entries cannot be counted here.
     """
     if not sources:
         return []
     name = sources[0].name
-    cuts = chunk_size is not None and all(source.honours_ranges for source in sources)
+    bounds_of = {(source.start, source.stop) for source in sources}
+    cuts = (
+        chunk_size is not None
+        and all(source.honours_ranges for source in sources)
+        # The bounds of a partition replace those of all sources. Negative ones count from the end.
+        and len(bounds_of) == 1
+        and all((bound or 0) >= 0 for bounds in bounds_of for bound in bounds)
+    )
     counted = all(source.tree is not None for source in sources)
     partitions: list[Partition] = []
     if cuts and counted:  # all at once: servers take their time
@@ -237,10 +245,8 @@ def _ranges(
     if nevents is not None:
         last = min(last, nevents)
     else:
-        starts = [source.start for source in sources if source.start is not None]
-        stops = [source.stop for source in sources if source.stop is not None]
-        first = max([first, *starts])
-        last = min([last, *stops])
+        first = sources[0].start or 0
+        last = last if sources[0].stop is None else min(last, sources[0].stop)
     yield from _cut(first, last, chunk_size)
 
 

@@ -80,7 +80,7 @@ class _Reductions:
                         self._before(item),
                         self._values(item, name),
                         # Where the files of a variation go depends on its name.
-                        item.label if nodes else None,
+                        item.name if nodes else None,
                         self._contents(item, "dataset"),
                         # What is left for the end of the run, besides the reduced products.
                         [list(key) for key in stream_keys_for(item, "final")],
@@ -138,7 +138,7 @@ class _Reductions:
                     [[name, self._values(item, name)] for name in names or (None,)],
                     [plan.reports, item.graph.reporting, self._book.context(item, None)],
                     [item.graph.plan.context.get("datasets"), self._book.names(item)],
-                    item.label,
+                    item.name,
                     self._contents(item, "dataset", "final"),
                     # The summary lists them: a run that knows nothing of them is another one.
                     *([["without", [partition.id for partition in missing]]] if missing else []),
@@ -209,7 +209,7 @@ class _Reductions:
             self._book.context(item, None),
             item.graph.plan.context.get("datasets"),
             self._book.names(item),
-            item.label,
+            item.name,
             [partition.id for partition in missing],
             *self._said_of_sample(item, None),
         ]

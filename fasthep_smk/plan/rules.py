@@ -175,7 +175,7 @@ def output_files(rule: Rule) -> dict[str, str]:
 def made_of(rule: Rule, job: Job) -> MadeOf:
     """Return what a job's products follow from, as its record has it."""
     by_node = signatures(rule.nodes.get(job.signed_as, {}))
-    return record.made_of(job, by_node, origin_facts(job))
+    return record.made_of(job.nodes, job.reads, by_node, origin_facts(job))
 
 
 def signatures(nodes: Mapping[str, NodeSignature]) -> dict[str, NodeFacts]:

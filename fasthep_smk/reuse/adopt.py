@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,8 @@ from fasthep_smk.plan.rules import Job, Rule, made_of, output_files
 from fasthep_smk.plan.signatures import seen_of
 from fasthep_smk.reuse.store import JobStore
 from fasthep_smk.storage import hard_links, layout, products, run_records
-from fasthep_smk.storage.record import FileFacts, ProductEntry, Record, Saved
+from fasthep_smk.storage.damage import difference
+from fasthep_smk.storage.record import ProductEntry, Record, Saved
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 
@@ -34,13 +37,14 @@ class Index:
 
     def __init__(self, finished: Iterable[tuple[Path, Record]], store: JobStore) -> None:
         self._store = store
-        self._valid: dict[Path, bool] = {}
         self.records: dict[Path, Record] = {}
         self.ran: dict[Value, list[Path]] = {}
         #: Of each product the folders it is in, and the columns that it has there.
         self._made: dict[tuple[str, ...], list[tuple[Path, _Columns]]] = {}
         self._files: dict[tuple[Path, str, str], frozenset[str]] = {}
-        self._there: dict[tuple[Path, str], bool] = {}
+        self._is_file = cache(self._look)
+        #: Whether what a job wrote for the user is still as it left it, by its folder.
+        self.results_are_valid = cache(self._look_at_results)
         for folder, record in finished:
             self.add(folder, record)
 
@@ -77,19 +81,12 @@ class Index:
         """Whether the files of a product exist and are as long as they were written."""
         return all(self._is_file(folder, name) for name in self._files[folder, *key])
 
-    def _is_file(self, folder: Path, name: str) -> bool:
-        if (folder, name) not in self._there:
-            facts = self.records[folder]["files"].get(name)
-            self._there[folder, name] = facts is not None and hard_links.is_file(
-                folder / name, facts
-            )
-        return self._there[folder, name]
+    def _look(self, folder: Path, name: str) -> bool:
+        facts = self.records[folder]["files"].get(name)
+        return facts is not None and difference(folder / name, facts) is None
 
-    def results_are_valid(self, folder: Path) -> bool:
-        """Whether what a job wrote for the user is still as it left it."""
-        if folder not in self._valid:
-            self._valid[folder] = self._store.results_are_valid(self.records[folder])
-        return self._valid[folder]
+    def _look_at_results(self, folder: Path) -> bool:
+        return self._store.results_are_valid(self.records[folder])
 
 
 def adopt(rule: Rule, job: Job, index: Index, store: JobStore) -> Record | None:
@@ -147,10 +144,10 @@ def adopt(rule: Rule, job: Job, index: Index, store: JobStore) -> Record | None:
     return record
 
 
+@dataclass
 class _Chosen:
-    def __init__(self) -> None:
-        self.nodes: dict[Path, list[str]] = {}
-        self.products: dict[Path, list[tuple[str, str]]] = {}
+    nodes: dict[Path, list[str]] = field(default_factory=dict)
+    products: dict[Path, list[tuple[str, str]]] = field(default_factory=dict)
 
 
 def _chosen(rule: Rule, job: Job, index: Index, writes: bool) -> _Chosen | None:
@@ -207,9 +204,9 @@ def with_partition(job: Job, record: Record) -> Record | None:
 
     ``None`` if it cannot be: what was recorded speaks of the old one.
     """
-    if all(run["partition"] == _partition(job) for run in record["runs"]):
-        return record
     partition = _partition(job)
+    if all(run["partition"] == partition for run in record["runs"]):
+        return record
     if not run_records.fits(record, partition):
         return None
     return {**record, "runs": [*run_records.runs(record, partition, job.nodes)]}
@@ -254,7 +251,7 @@ def _linked(
     """Share the files of one job that has everything; its archive may hold more."""
     by_key = hard_links.entries(record)
     entries: list[ProductEntry] = []
-    described: dict[str, FileFacts] = {}
+    described: dict[str, files.FileFacts] = {}
     for key in [key for key in rule.keeps if key in keys]:
         entry, names = by_key[key].copy(), set(hard_links.files_of(by_key[key]["value"]))
         if products.ARCHIVE not in names:

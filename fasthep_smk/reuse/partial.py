@@ -9,6 +9,7 @@ node, and adopts the rest. If anything of it is gone when the job starts, it run
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -91,7 +92,7 @@ class _Choice:
         self.store = store
         self.wired = rule.wirings[job.signed_as]
         self.values = values_of(rule, job)
-        self._usable: dict[Path, bool] = {}
+        self._is_usable = cache(self._look)
 
     def part(self) -> Part | None:
         keeps = [key for key in self.rule.keeps if key[0] in self.values]
@@ -119,19 +120,15 @@ class _Choice:
             {key: self._places(key, live) for key, live in streams.items()},
         )
 
-    def _is_usable(self, folder: Path) -> bool:
+    def _look(self, folder: Path) -> bool:
         """Whether a record can be told as part of another, and its files still stand."""
-        if folder not in self._usable:
-            record = self.index.records[folder]
-            writes = bool(record["results"]) and bool(self.wired.writers)
-            self._usable[folder] = run_records.is_quiet(record["runs"]) and not (
-                writes
-                and (
-                    not record["made_of"]["nodes"].keys() <= self.values.keys()
-                    or self.store.lost_results(record)
-                )
-            )
-        return self._usable[folder]
+        record = self.index.records[folder]
+        if not run_records.is_quiet(record["runs"]):
+            return False
+        if not record["results"] or not self.wired.writers:
+            return True
+        has_others = not record["made_of"]["nodes"].keys() <= self.values.keys()
+        return not has_others and self.store.results_are_valid(record, content=False)
 
     def _places(self, key: Key, live: Iterable[str] | None) -> list[Path]:
         return [

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fasthep_smk.plan.rules import Job
-from fasthep_smk.storage import hard_links
+from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.task_table import Adopted, Part
 
@@ -50,4 +50,4 @@ def _is_valid(record: Record, node: str, value: str, build: Path) -> bool:
     if written is None or written["value"] != value:
         return False
     results = record["results"]
-    return all(hard_links.is_file(build / name, results[name]) for name in written["files"])
+    return not any(difference(build / name, results[name]) for name in written["files"])

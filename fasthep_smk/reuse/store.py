@@ -115,23 +115,12 @@ class JobStore:
             archived += _move_results(mine, self.build, folder / _RESULTS)
         return archived
 
-    def results_are_valid(self, record: Record) -> bool:
-        """Whether the files that a job made for the user are still as it left them."""
-        for name, facts in record["results"].items():
-            path = self.build / name
-            with contextlib.suppress(OSError):
-                if path.stat().st_size == facts["size"] and files.described(path) == facts:
-                    continue
-            return False
-        return True
-
-    def lost_results(self, record: Record) -> list[str]:
-        """Return the files for the user that are gone, or not as long as the job left them."""
-        return [
-            name
+    def results_are_valid(self, record: Record, *, content: bool = True) -> bool:
+        """Whether the files that a job made for the user are as it left them, or as long."""
+        return not any(
+            difference(self.build / name, facts, content=content)
             for name, facts in record["results"].items()
-            if difference(self.build / name, facts)
-        ]
+        )
 
     def damage(self, record: Record) -> str | None:
         """Return what was wrong with the results of a job that was archived because of that."""

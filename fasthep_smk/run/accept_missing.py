@@ -19,13 +19,6 @@ from fasthep_smk.util.errors import JobsFailed, RunFailed
 if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Translation
 
-__all__ = [
-    "Place",
-    "last_word",
-    "lost_with_others",
-    "to_leave_out",
-]
-
 
 def to_leave_out(error: JobsFailed, translation: Translation, limit: Limit) -> dict[Place, str]:
     """Return the partitions to go on without, each with what went wrong with it in one line.

@@ -165,7 +165,7 @@ def _stays_here(placement: Placement) -> Iterable[str]:
         yield (
             f"{tokens.VARIABLE} is not handed to {placement.site.system}, which would keep it in "
             f"the records of its jobs: put the token into a file of mode 600 that workers see, "
-            f"and name it by {tokens.FILE_VARIABLE}"
+            f"and set {tokens.FILE_VARIABLE} to its path"
         )
 
 
@@ -177,5 +177,5 @@ def _not_shared(credentials: Iterable[Credential]) -> Iterable[str]:
             name = variable.get(credential.kind, "KRB5CCNAME")
             yield (
                 f"the {credential.name} is in {credential.path}, which workers on other machines "
-                f"do not see: put it where they do, and name it by {name}"
+                f"do not see: put it where they see it, and set {name} to its path"
             )

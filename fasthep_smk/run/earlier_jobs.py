@@ -218,7 +218,7 @@ def stay(build: Path) -> str | None:
     elif own:
         lines.append(
             f"{_jobs(own)} may still be in the queue: the same command takes them over, "
-            "with --cancel it cancels them"
+            "or cancels them if you add --cancel"
         )
     if len(noted) > own:
         lines.append("pilots end within a minute, with their jobs: run the same command again")

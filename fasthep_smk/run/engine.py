@@ -85,7 +85,7 @@ class Engine:
             settings=settings,
             output=output,
             system=placement.site.system,
-            facts=lambda: job_counts.facts(translation.rules, placement, translation.build),
+            facts=lambda: job_counts.facts(translation.rules, placement),
             reasons=lambda progress: stalled.reasons(progress, placement),
             patience=settings.waiting or placement.site.waiting,
             keep_logs=placement.site.keep_logs,
@@ -161,7 +161,7 @@ class Engine:
                 has_begun = isinstance(error, JobsFailed) or failures.read_all(written.build)
                 if self.default_site and not has_begun:
                     error = RunFailed(
-                        f"{error}\nit has options of the default site {self.default_site}: "
+                        f"{error}\nthe run uses options of the default site {self.default_site}: "
                         "--profile local runs on this machine without them"
                     )
                 raise error

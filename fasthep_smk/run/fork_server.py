@@ -6,7 +6,6 @@ import contextlib
 import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -132,20 +131,6 @@ def why_cold(system: str) -> str | None:
     if os.environ.get(FORK_SERVER) == "":
         return f"{FORK_SERVER} is empty"
     return None
-
-
-def changed_by_shells() -> str:
-    """Return the variables that matter and that a job would get with another value than a run.
-
-    Snakemake starts jobs in a shell, which may read a file of the user's (``BASH_ENV``).
-    """
-    from fasthep_smk.worker.fork_server import differing
-
-    shell = shutil.which("bash") or "sh"
-    command = [shell, "-c", "sh -c 'env -0'; true"]
-    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    entries = [item.partition(b"=") for item in done.stdout.split(b"\0") if item]
-    return differing(os.environb, {name: value for name, _, value in entries})
 
 
 @contextlib.contextmanager

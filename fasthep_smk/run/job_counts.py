@@ -6,12 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.run.estimate import Pace, seconds_left
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.jobs import memory_of
 
 if TYPE_CHECKING:
     from fasthep_smk.plan.rules import Rule
@@ -29,25 +27,11 @@ class ProgressFacts:
     """What is known of jobs before they run.
 
     ``pools`` holds the pool of each rule, ``events`` the number of events of each partition's job,
-    by its folder, or of a bundle, by its marker, as far as it is known. So does ``reads`` the
-    dataset and the input file; ``bundled`` are the folders of the jobs of each bundle. ``build`` is
-    where their records are.
+    by its folder, or of a bundle, by its marker, as far as it is known.
     """
 
     pools: Mapping[str, str] = field(default_factory=dict)
     events: Mapping[str, int] = field(default_factory=dict)
-    reads: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    bundled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    build: Path | None = None
-
-    def memory(self, folder: str) -> int:
-        """Return the bytes that a finished job, or one of a bundle, held at most; 0: not known."""
-        if self.build is None:
-            return 0
-        return max(
-            (memory_of(self.build / path) for path in self.bundled.get(folder, (folder,))),
-            default=0,
-        )
 
 
 @dataclass
@@ -55,7 +39,6 @@ class RuleTally:
     """The jobs of one rule. ``seconds`` is what its finished jobs took together.
 
     ``bundles`` is how many bundles they are in, 0 for none: one of these runs a job at a time.
-    ``memory`` is the most that one of them held, in bytes; who shows it looks for it.
     """
 
     total: int
@@ -65,7 +48,6 @@ class RuleTally:
     failed: int = 0
     seconds: float = 0.0
     events: int = 0
-    memory: int = 0
     first: float | None = None
     last: float = 0.0
 
@@ -88,26 +70,22 @@ class _Started:
     time: float
 
 
-def facts(rules: Iterable[Rule], placement: Placement, build: Path | None = None) -> ProgressFacts:
-    """Return what a translation knows of its jobs; ``build`` is where they leave their records."""
+def facts(rules: Iterable[Rule], placement: Placement) -> ProgressFacts:
+    """Return what a translation knows of its jobs."""
     rules = list(rules)
     pools = {rule.name: placement.attempts[rule.name][0].pool for rule in rules}
-    events, reads, bundled = {}, {}, {}
-    for job in (job for rule in rules for job in rule.jobs.values()):
-        part = job.partition
-        if part is not None:
-            reads[job.folder] = part.dataset, part.file
-            if part.events is not None:
-                events[job.folder] = part.events
+    events = {
+        job.folder: job.partition.events
+        for rule in rules
+        for job in rule.jobs.values()
+        if job.partition is not None and job.partition.events is not None
+    }
     for rule in rules:
         for bundle in rule.bundles.values():
-            folders = bundled[bundle.marker] = tuple(rule.jobs[key].folder for key in bundle.jobs)
-            if folders and folders[0] in reads:
-                reads[bundle.marker] = reads[folders[0]]
-            counts = [events.get(folder) for folder in folders]
+            counts = [events.get(rule.jobs[key].folder) for key in bundle.jobs]
             if None not in counts:
                 events[bundle.marker] = sum(count for count in counts if count is not None)
-    return ProgressFacts(pools, events, reads, bundled, build)
+    return ProgressFacts(pools, events)
 
 
 class Tally:
@@ -195,11 +173,6 @@ class Tally:
     def under_way(self) -> set[str]:
         """The folders of jobs that run, or of bundles their markers."""
         return {job.folder for job in self._started.values()}
-
-    def now(self, rule: str) -> str:
-        """Return a job of a rule that is under way: the folder of the one that started last."""
-        folders = [job.folder for job in list(self._started.values()) if job.rule == rule]
-        return folders[-1] if folders else ""
 
     @property
     def lost(self) -> set[str]:

@@ -186,8 +186,8 @@ def _take_over_from_snakemake(build: Path, descriptor: int) -> None:
     """
     _refuse_snakemake(build)
     print(
-        "fasthep-smk: warning: the lock of a Snakemake that is not on this machine any more "
-        "was removed",
+        "fasthep-smk: warning: removed the lock of a Snakemake process that is not on this machine "
+        "any more",
         file=sys.stderr,
     )
     from fasthep_smk.run.left_over import clear_after_crash
@@ -286,7 +286,7 @@ def _beats(build: Path, who: LockNote) -> bool:
     """Whether a run of another machine gives a sign of life, by no clock of ours."""
     print(
         f"fasthep-smk: process {who.pid} on {who.host} has not ended its run in {build}: "
-        f"checking for {SILENT:.0f} s whether that is alive",
+        f"checking for {SILENT:.0f} s whether it is alive",
         file=sys.stderr,
     )
     before = last_beat(build / layout.LOCK)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.reuse import archive_results, asked, overwritten
 from fasthep_smk.run import credential_need, report_page
-from fasthep_smk.storage import batch_jobs, failures
+from fasthep_smk.storage import batch_jobs, failures, last_run
 from fasthep_smk.storage.missing_report import reported, said_by_jobs
 from fasthep_smk.translate.input_files import server_findings
 from fasthep_smk.translate.placement import capped
@@ -230,6 +230,8 @@ def conclude(finished: Finished) -> Concluded:
         from fasthep_smk.run import accept_missing
 
         incomplete = accept_missing.last_word(translation, settings.accept_missing)
+    if last_run.is_unfinished(build):
+        incomplete = f"{last_run.UNFINISHED}; other results are those of an earlier run"
     if finished.done or report_page.is_outdated(build):
         finished.page.write()
     return Concluded(translation, finished.page, finished.done, disk, incomplete)

@@ -9,8 +9,6 @@ from rich.live import Live
 from rich.text import Text
 
 from fasthep_smk.run.job_counts import ProgressFacts, RuleTally, Tally
-from fasthep_smk.util.names import printable
-from fasthep_smk.util.units import about_bytes
 
 _PER_SECOND = 3
 _NUMBERS = ("done", "running", "failed", "waiting")
@@ -18,10 +16,6 @@ _STYLES = {"done": "green", "running": "yellow", "failed": "red", "waiting": "di
 #: Least widths of a terminal for what can be left out; beside a rate, the pool needs more.
 _WIDTH_FOR_RATE, _WIDTH_FOR_POOL, _WIDTH_FOR_BAR, _WIDTH_FOR_NUMBERS = 76, 70, 58, 42
 _WIDTH_FOR_BOTH = 90
-#: From this width on there is room for the memory of jobs, and for what one of them reads.
-_WIDTH_FOR_MEMORY, _LEAST_NOW, _MOST_NOW = 104, 20, 50
-#: Records of ended jobs that are looked at for one picture.
-_RECORDS = 50
 #: Lines for the header, a rule, and what stands below; a terminal of less shows the whole only.
 _LEAST_HEIGHT = 5
 
@@ -44,7 +38,6 @@ class Bars:
             file=stream, force_terminal=True, highlight=False, markup=False, emoji=False
         )
         self._tally: Tally | None = None
-        self._looked = 0
         self._live = Live(
             console=self._console,
             get_renderable=self.picture,
@@ -54,7 +47,7 @@ class Bars:
         )
 
     def begin(self, tally: Tally) -> None:
-        self._tally, self._looked = tally, 0
+        self._tally = tally
         self._live.start()
 
     def step(self, done: int, total: int) -> None:
@@ -80,8 +73,6 @@ class Bars:
         if height < _LEAST_HEIGHT:
             whole.truncate(width - 1, overflow="crop")
             return whole
-        if width > _WIDTH_FOR_MEMORY:
-            self._look(tally)
         columns = _Columns(self._tally, self.facts, width - 1, self._console.encoding)
         rules = self._tally.rules
         room = max(height - 4, 1)
@@ -96,21 +87,13 @@ class Bars:
         picture.no_wrap = True
         return picture
 
-    def _look(self, tally: Tally) -> None:
-        """Look how much memory the jobs held that have ended."""
-        until = self._looked + _RECORDS
-        for rule, folder in tally.ended[self._looked : until]:
-            item = tally.rules[rule]
-            item.memory = max(item.memory, self.facts.memory(folder))
-            self._looked += 1
-
 
 class _Columns:
     """The columns that there is room for, and how wide they are."""
 
     def __init__(self, tally: Tally, facts: ProgressFacts, width: int, encoding: str) -> None:
         self.unicode = encoding.lower().startswith("utf")
-        self._facts, self._tally = facts, tally
+        self._facts = facts
         rules = tally.rules
         self._rated = width >= _WIDTH_FOR_RATE and any(item.events for item in rules.values())
         names = _NUMBERS if width >= _WIDTH_FOR_NUMBERS else ("done", "failed")
@@ -125,15 +108,11 @@ class _Columns:
         self._bar = max(min(left - longest - 2, 30), 10) if width >= _WIDTH_FOR_BAR else 0
         left -= self._bar + 2 if self._bar else 0
         self._name = max(min(longest, left), 4)
-        left -= self._name
-        self._memory = width >= _WIDTH_FOR_MEMORY and any(item.memory for item in rules.values())
-        left -= 10 if self._memory else 0
-        self._now = min(left - 2, _MOST_NOW) if facts.reads and left - 2 >= _LEAST_NOW else 0
 
     def header(self) -> Text:
         words = [name.rjust(size) for name, size in self._numbers.items()]
         strip = Text(" " * self._bar)
-        return self._line("rule", "pool", strip, [*map(Text, words)], "events/s", "memory", "now")
+        return self._line("rule", "pool", strip, [*map(Text, words)], "events/s")
 
     def line(self, rule: str, tally: RuleTally) -> Text:
         numbers = []
@@ -141,25 +120,10 @@ class _Columns:
             number = getattr(tally, name)
             numbers.append(Text(str(number).rjust(size), style=_STYLES[name] if number else "dim"))
         rate = "" if tally.rate is None else _short(tally.rate)
-        memory = about_bytes(tally.memory) if tally.memory else ""
         pool = self._facts.pools.get(rule, "")
-        return self._line(rule, pool, self._strip(tally), numbers, rate, memory, self._reads(rule))
+        return self._line(rule, pool, self._strip(tally), numbers, rate)
 
-    def _reads(self, rule: str) -> str:
-        """Return the dataset and the file that the job reads which has started last."""
-        dataset, file = self._facts.reads.get(self._tally.now(rule), ("", ""))
-        return printable(f"{dataset}: {file.rpartition('/')[2]}") if dataset else ""
-
-    def _line(
-        self,
-        rule: str,
-        pool: str,
-        strip: Text,
-        numbers: list[Text],
-        rate: str,
-        memory: str,
-        now: str,
-    ) -> Text:
+    def _line(self, rule: str, pool: str, strip: Text, numbers: list[Text], rate: str) -> Text:
         parts = [Text(_fit(rule, self._name, self.unicode))]
         if self._pool:
             parts.append(Text(_fit(pool, self._pool, self.unicode), style="cyan"))
@@ -168,10 +132,6 @@ class _Columns:
         parts += numbers
         if self._rated:
             parts.append(Text(rate.rjust(9)))
-        if self._memory:
-            parts.append(Text(memory.rjust(8)))
-        if self._now:
-            parts.append(Text(_fit(now, self._now, self.unicode), style="cyan"))
         return Text("  ").join(parts)
 
     def _strip(self, tally: RuleTally) -> Text:

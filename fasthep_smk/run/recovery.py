@@ -80,7 +80,7 @@ def run_to_the_end(
                 raise  # with a renewed credential nothing would be missing
             elif rounds_left > 0 and kinds & _GOES_ON:
                 print(
-                    f"{error}\nsome failed because files are damaged or have changed: "
+                    f"{error}\nsome jobs failed because files are damaged or have changed: "
                     "all jobs that failed run again",
                     file=output,
                 )

@@ -127,7 +127,9 @@ def noting(translation: Translation, page: Page) -> Iterator[None]:
         if page.is_started:  # else perhaps it lacked what the run has died of
             page.write()
         raise
-    _end(translation.build, run, "finished")
+    folders = [translation.build / job.folder for job in translation.rules[-1].jobs.values()]
+    is_whole = all((folder / layout.RECORD).exists() for folder in folders)
+    _end(translation.build, run, "finished" if is_whole else "unfinished")
 
 
 def note_that_all_is_done(translation: Translation) -> None:
@@ -164,6 +166,7 @@ def _begun(translation: Translation) -> LastRun:
         "system": placement.site.system,
         "versions": _versions(),
         "workflow": str(settings.workflow),
+        "variation": settings.variation,
         "folder": str(translation.root),
         "digests": dict(translation.digests),
         "reasons": {rule: dict(counts) for rule, counts in reasons.items()},

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
-from fasthep_smk.executors.read_as_text import IS_MISSING, IS_UNUSABLE, REFUSED
+from fasthep_smk.executors.read_as_text import (
+    CRASHED_IN,
+    IS_FRAME,
+    IS_MISSING,
+    IS_UNUSABLE,
+    REFUSED,
+)
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.task_table import TaskTable
@@ -33,9 +39,6 @@ _SHOWN = 10
 _WITHOUT_A_WORD = "ended without an error message: killed, perhaps because memory ran out"
 #: So many datasets are named.
 _NAMED = 5
-#: How Python's faulthandler begins the stack of the thread that crashed, and a frame of it.
-_CRASHED_IN = "\nCurrent thread "
-_FRAME = re.compile(r"  File .+, line \d+ in ")
 #: So many frames are shown.
 _FRAMES = 8
 #: What to do about a job that ran out of something; and also if it reads a file.
@@ -263,8 +266,8 @@ def _killed(status: int, failed: list[failures.Failure], log: Path) -> list[str]
 def _where_it_crashed(log: Path) -> list[str]:
     """Return the innermost frames of a Snakemake that has crashed, as Python has written them."""
     try:
-        _, _, stack = log.read_text(errors="replace").rpartition(_CRASHED_IN)
+        _, _, stack = log.read_text(errors="replace").rpartition(CRASHED_IN)
     except OSError:
         return []
-    frames = itertools.takewhile(_FRAME.match, stack.splitlines()[1:])
+    frames = itertools.takewhile(IS_FRAME.match, stack.splitlines()[1:])
     return [frame.strip() for frame in itertools.islice(frames, _FRAMES)]

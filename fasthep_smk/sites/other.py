@@ -99,14 +99,14 @@ class Other:
             ""
             if self.LISTS_JOBS
             else (
-                " Why its jobs wait is not known, and jobs that a killed run leaves in the queue "
+                " It does not say why jobs wait, and jobs that a killed run leaves in the queue "
                 "are not taken over."
             )
         )
         return [
             f"executor {self.name!r} is not one that fasthep-smk knows: jobs get threads, mem_mb, "
-            "disk_mb, runtime, gpu and what config.executor of their pool says, as its plugin of "
-            f"Snakemake's takes them.{unknown}"
+            "disk_mb, runtime, gpu and what config.executor of their pool says, as its Snakemake "
+            f"plugin takes them.{unknown}"
         ]
 
     def queued(self, _folder: Path) -> list[Queued] | None:

@@ -389,7 +389,7 @@ _REMEDIES = (
         'walltime: "01:00:00"',
         "'sacctmgr show qos format=name%30,maxwall' lists the limits",
     ),
-    (r"--mem\b", "sizes: fixed", "and no memory in its resources: the site sets it itself"),
+    (r"--mem\b", "sizes: fixed", "leave memory out of its resources: the site sets it"),
     (
         r"\baccount\b",
         "slurm: {account: ACCOUNT}",

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from msgspec import ValidationError, convert
 
@@ -116,18 +116,8 @@ def earlier(
 
 def attempts(failure: Failure) -> list[EarlierAttempt]:
     """Return all attempts that a note tells of, first to last."""
-    last = EarlierAttempt(
-        attempt=failure.attempt,
-        pool=failure.pool,
-        host=failure.host,
-        problem=failure.problem,
-        kind=failure.kind,
-        batch_job=failure.batch_job,
-        memory=failure.memory,
-        used=failure.used,
-        started=failure.started,
-        ended=failure.ended,
-    )
+    fields = {name: getattr(failure, name) for name in EarlierAttempt.__annotations__}
+    last = cast("EarlierAttempt", fields)
     return [*failure.earlier, last]
 
 

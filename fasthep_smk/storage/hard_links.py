@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fasthep_smk.flow.shapes import Key
-from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.layout import ARCHIVE
-from fasthep_smk.storage.record import FileFacts, ProductEntry, Saved
+from fasthep_smk.storage.record import ProductEntry, Saved
+from fasthep_smk.util.files import FileFacts
 
 #: An entry of a record's products, and its files with what describes them.
 Shared = tuple[ProductEntry, dict[str, FileFacts]]
@@ -33,11 +33,6 @@ def files_of(value: object) -> Iterator[str]:
             yield ARCHIVE
         for item in value.values():
             yield from files_of(item)
-
-
-def is_file(path: Path, facts: FileFacts) -> bool:
-    """Whether a file exists and is as long as what describes it says."""
-    return difference(path, facts) is None
 
 
 def share(source: Path, record: Saved, key: Key, goal: Path, *, name: str | None = None) -> Shared:

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import read_requests
+from fasthep_smk.storage.record import Asked, Used
 from fasthep_smk.storage.task_table import JobEntry, TaskTable, UnreadableTable
 from fasthep_smk.util import files
-from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Findings, WrongArgument, nearest
+from fasthep_smk.util.shapes import ready
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.run_lock import Holder
@@ -27,7 +30,6 @@ State = Literal["done", "running", "failed", "to do"]
 STATES: tuple[State, ...] = ("done", "running", "failed", "to do")
 
 _WAITED_FOR = re.compile(r'^ "waited_for": "([^"]*)"', re.MULTILINE)
-_MEMORY = re.compile(r'^ "used": \{\s*"memory": (\d+)', re.MULTILINE)
 _SIGNATURE = re.compile(r'^ "signature": "([^"]*)"', re.MULTILINE)
 #: What stands in a record behind what is said of how the job ran.
 _AFTER_HEAD = '\n "results": '
@@ -142,29 +144,39 @@ def state_of(done: bool, note: failures.Failure | None, run: Holder | None) -> S
     return "running" if runs else "failed"
 
 
-def head_of(build: Path, job: TaskJob) -> JsonObject | None:
-    """Return what the record of a finished job says of how it ran: all before its ``results``.
+class Head(msgspec.Struct):
+    """What a record says of how its job ran, and whether it has ``adopted`` what it made."""
 
-    The rest is much longer, and only searched for whether it has ``adopted`` a part of what it
-    made. ``None`` if the job, as it is now, is not done.
+    signature: str
+    started: float
+    ended: float
+    asked: Asked
+    used: Used
+    earlier: list[dict[str, object]] = []
+    host: str = ""
+    threads: int = 1
+    submitted: float | None = None
+    events: int | None = None
+    batch_job: str | None = None
+    observed: tuple[str, ...] = ()
+    adopted: bool = False
+
+
+def head_of(build: Path, job: TaskJob) -> Head | None:
+    """Return the head of the record of a finished job: all before its ``results``.
+
+    The rest is much longer, and only searched for whether a part is adopted. ``None`` if the job,
+    as it is now, is not done, or its record is damaged.
     """
     try:
         text = files.read_plain(build / job.folder / layout.RECORD).decode()
         head, cut, rest = text.partition(_AFTER_HEAD)
-        record = json.loads(f"{head.removesuffix(',')}}}" if cut else text)
-    except (OSError, ValueError, RecursionError):
+        content = json.loads(f"{head.removesuffix(',')}}}" if cut else text)
+        record = msgspec.convert(content, ready(Head))
+    except (OSError, ValueError, RecursionError, msgspec.ValidationError):
         return None
-    right = isinstance(record, dict) and record.get("signature") == job.entry.signature
-    return {**record, "adopted": _ADOPTED in rest} if right else None
-
-
-def memory_of(folder: Path) -> int:
-    """Return the bytes that the job of a folder held at most, by its record; 0: not known."""
-    try:
-        match = _MEMORY.search(files.read_plain(folder / layout.RECORD).decode())
-    except (OSError, ValueError):
-        return 0
-    return int(match[1]) if match else 0
+    record.adopted = _ADOPTED in rest
+    return record if record.signature == job.entry.signature else None
 
 
 def waited_for(build: Path, job: TaskJob) -> str | None:
@@ -198,10 +210,9 @@ def _is_build(folder: Path) -> bool:
 
 def _nearest_build(folder: Path) -> Path | None:
     """Return a build folder in, around or beside what is none."""
-    beside = folder.parent / "build"
-    for candidate in (folder / "build", *folder.parents[:3], beside):
-        if _is_build(candidate):
-            return candidate
+    for place in (folder / "build", *folder.parents[:3], folder.parent / "build"):
+        if _is_build(place):
+            return place
     try:
         builds = {path.name: path for path in folder.parent.iterdir() if _is_build(path)}
     except OSError:

@@ -13,7 +13,10 @@ from fasthep_smk.util import files
 from fasthep_smk.util.shapes import ready
 
 #: ``stopped``: by Ctrl-C or a signal. A run that was killed leaves ``running``.
-Outcome = Literal["running", "finished", "failed", "stopped"]
+#: ``unfinished``: it has ended well, but Snakemake was told to leave jobs out.
+Outcome = Literal["running", "finished", "unfinished", "failed", "stopped"]
+#: What an unfinished run means for its user.
+UNFINISHED = "Snakemake has not run all jobs: an option after -- or the profile left some out"
 
 
 class LastRun(TypedDict):
@@ -21,8 +24,8 @@ class LastRun(TypedDict):
 
     ``problem`` is what it died of. ``reasons`` are those for which jobs had to run: by rule, how
     many for each. ``digests`` are the SHA-256 of the workflow's files. ``cores`` are those that
-    jobs share on one machine, ``limits`` how many jobs of a pool run at a time; an older version
-    has noted neither.
+    jobs share on one machine, ``limits`` how many jobs of a pool run at a time, ``variation`` is
+    the only one that ran, if one was asked for; an older version has noted none of these.
     """
 
     outcome: Outcome
@@ -39,6 +42,7 @@ class LastRun(TypedDict):
     reasons: dict[str, dict[str, int]]
     cores: NotRequired[int | None]
     limits: NotRequired[dict[str, int]]
+    variation: NotRequired[str | None]
 
 
 def write(build: Path, run: LastRun) -> None:
@@ -49,8 +53,13 @@ def write(build: Path, run: LastRun) -> None:
 def read(build: Path) -> LastRun | None:
     """Return what the last run has left; ``None`` if none has, or it cannot be understood."""
     try:
-        return msgspec.convert(
-            json.loads(files.read_plain(build / layout.LAST_RUN)), ready(LastRun)
-        )
+        content = files.read_plain(build / layout.LAST_RUN)
+        return msgspec.convert(json.loads(content), ready(LastRun))
     except (OSError, ValueError, RecursionError, msgspec.ValidationError):
         return None
+
+
+def is_unfinished(build: Path) -> bool:
+    """Whether Snakemake was told to leave out jobs of the last run."""
+    run = read(build)
+    return run is not None and run["outcome"] == "unfinished"

@@ -17,7 +17,6 @@ from fasthep_smk.config.requests import Attempt
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.jobs import TaskJob, head_of, read_jobs
 from fasthep_smk.util import files
-from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.shapes import ready
 
 
@@ -96,9 +95,21 @@ def taken_by(build: Path, job: TaskJob, counted: Mapping[str, int]) -> Taken | N
     if job.entry.measured:
         return None
     head = head_of(build, job)
-    if head is None or head.get("adopted"):
+    if head is None or head.adopted or (memory := head.used.get("memory", 0)) <= 0:
         return None
-    return _taken(job, head, events_of(job, counted))
+    return Taken(
+        rule=job.rule,
+        scope=job.scope,
+        stages=job.stages,
+        pool=head.asked.get("pool", ""),
+        dataset=job.entry.dataset,
+        file=job.entry.file or "",
+        memory=memory,
+        seconds=max(0.0, head.ended - head.started),
+        events=head.events or events_of(job, counted),
+        asked_memory=head.asked.get("memory"),
+        asked_time=head.asked.get("walltime"),
+    )
 
 
 def entries(build: Path) -> dict[str, int]:
@@ -116,39 +127,8 @@ def entries(build: Path) -> dict[str, int]:
 
 def events_of(job: TaskJob, counted: Mapping[str, int]) -> int | None:
     """Return how many events the partition of a job has."""
-    partition = job.entry.partition
-    if partition is None:
-        return None
-    if partition["start"] is not None and partition["stop"] is not None:
-        return partition["stop"] - partition["start"]
+    if job.entry.partition is None or job.entry.events is not None:
+        return job.entry.events
     origin = job.entry.origin
     counts = [counted.get(file) for file in (origin["files"] if origin else ())]
     return counts[0] if len(counts) == 1 else None
-
-
-def _taken(job: TaskJob, head: JsonObject, events: int | None) -> Taken | None:
-    asked, used = head.get("asked"), head.get("used")
-    if not isinstance(asked, dict) or not isinstance(used, dict):
-        return None
-    memory, started, ended = used.get("memory"), head.get("started"), head.get("ended")
-    if not isinstance(memory, int) or memory <= 0:
-        return None
-    if not isinstance(started, int | float) or not isinstance(ended, int | float):
-        return None
-    return Taken(
-        rule=job.rule,
-        scope=job.scope,
-        stages=job.stages,
-        pool=str(asked.get("pool") or ""),
-        dataset=job.entry.dataset,
-        file=job.entry.file or "",
-        memory=memory,
-        seconds=max(0.0, ended - started),
-        events=_whole(head.get("events")) or events,
-        asked_memory=_whole(asked.get("memory")),
-        asked_time=_whole(asked.get("walltime")),
-    )
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

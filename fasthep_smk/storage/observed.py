@@ -16,16 +16,19 @@ import secrets
 import socket
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
+
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import astuple
 
 from fasthep_smk.flow.distributions import NOT_INSTALLED, package_identity
 from fasthep_smk.flow.named_files import Made, NamedFiles, file_identity
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.record import Record
 from fasthep_smk.util import files
+from fasthep_smk.util.shapes import ready
 
 #: ``written`` is a file that a job has written: as long as it is that file, it is no input.
 Kind = Literal["file", "module", "package", "variable", "written"]
@@ -49,8 +52,7 @@ _OF_SESSION = re.compile(
 ALL = "*"
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Something that was read, or written, by the operation ``by`` or a module of the user's.
 
     ``name`` is a path (relative to the folder of the run, below ``~``, ``module:path`` beside a
@@ -233,23 +235,20 @@ def load(build: Path, digest: str) -> list[Observation] | None:
     """Return observations by their digest, ``None`` if they cannot be read."""
     try:
         content = files.unseal(files.read_plain(build / layout.observed(digest)))
-        return [_understood(*item) for item in content["observations"]]
-    except (OSError, KeyError, TypeError, ValueError):
+        return [_understood(item) for item in content["observations"]]
+    except (OSError, KeyError, TypeError, ValueError, ValidationError):
         return None
 
 
-def _understood(*item: Any) -> Observation:
+def _understood(item: object) -> Observation:
     """Return what a worker has sent as an observation.
 
     Raises:
-        TypeError, ValueError: it is none.
+        ValidationError, ValueError: it is none.
     """
-    observed = Observation(*item)
-    texts = (observed.name, observed.by, observed.path)
-    if observed.kind not in get_args(Kind) or not all(isinstance(text, str) for text in texts):
-        raise TypeError("of another kind")
-    if not isinstance(observed.identity, str | None) or "\0" in observed.name + observed.path:
-        raise ValueError("no name of a file")
+    observed = convert(item, ready(Observation))
+    if "\0" in observed.name + observed.path:
+        raise ValueError("not the name of a file")
     os.fsencode(observed.name + observed.path)
     return observed
 

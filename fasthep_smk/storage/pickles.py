@@ -201,7 +201,7 @@ def names_in(content: bytes, *, tuples: float = math.inf) -> set[Name]:
                 below, top = top, argument
             elif name == "STACK_GLOBAL":
                 if not isinstance(below, str) or not isinstance(top, str):
-                    raise ValueError("it hides what it names")
+                    raise ValueError("it does not name its objects in plain text")
                 names.add((below, top))
                 below = top = None
             elif name.startswith("TUPLE"):
@@ -257,7 +257,7 @@ class _StandIn:
     real: Any
 
     def __setstate__(self, state: Any) -> None:
-        raise RefusedPickle("it contains an object with a state of another")
+        raise RefusedPickle("it contains an object with the state of another class")
 
 
 class _Conversion(_StandIn):

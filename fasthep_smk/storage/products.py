@@ -12,6 +12,7 @@ worker's files are accepted, their pickles are checked before (:mod:`fasthep_smk
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import pickle
@@ -33,7 +34,6 @@ from fasthep_smk.storage.layout import ARCHIVE, CACHED, RECORD
 from fasthep_smk.storage.record import (
     FORMAT,
     Damaged,
-    FileFacts,
     ProductEntry,
     Saved,
     corrupt,
@@ -44,22 +44,11 @@ from fasthep_smk.storage.streams import read_stream, write_stream
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Findings
+from fasthep_smk.util.names import encode
 from fasthep_smk.util.plain_values import NotPlainError, from_plain, to_plain
 
-__all__ = [
-    "ARCHIVE",
-    "RECORD",
-    "Damaged",
-    "Key",
-    "Product",
-    "check",
-    "load",
-    "read_record",
-    "same_histogram",
-    "save",
-    "verify",
-    "write_record",
-]
+#: What others use beside the names that are defined here.
+__all__ = ["ARCHIVE", "RECORD", "Damaged", "read_record", "write_record"]
 
 
 @dataclass(frozen=True)
@@ -157,19 +146,20 @@ class _Writer:
 
     def entry(self, product: Product) -> ProductEntry:
         """Write one product; return its description."""
-        stem = product.stream_file or f"{_safe_stem(product)}.arrow"
         key = f"{product.node}.{product.port}"
+        stem = product.stream_file or f"{encode(key)}.arrow"
 
         def leaf(value: object) -> JsonObject:
             if isinstance(value, ak.Array):
                 return self._stream(value, stem, product.live)
             if isinstance(value, hist.BaseHist):
                 return self._histogram(value, key)
-            try:
-                reference = _reference_to_plain(value)
-            except NotPlainError:
-                reference = None
-            return reference if reference is not None else self._pickle(value, key)
+            from fasthep_smk.flow import references
+
+            with contextlib.suppress(NotPlainError):
+                if (reference := references.to_plain(value)) is not None:
+                    return reference
+            return self._pickle(value, key)
 
         try:
             plain = to_plain(product.value, leaf=leaf)
@@ -227,7 +217,9 @@ class _Writer:
             buffer = io.BytesIO()
             with zipfile.ZipFile(buffer, "w") as trial:
                 uhi_zip.write(trial, member, content)
-            if not same_histogram(_read_histogram(buffer, member, type(histogram)), histogram):
+            with zipfile.ZipFile(buffer) as trial:
+                again = type(histogram)(from_uhi(uhi_zip.read(trial, member)))
+            if not same_histogram(again, histogram):
                 return self._pickle(histogram, key)
         except (TypeError, ValueError, KeyError, AttributeError):
             return self._pickle(histogram, key)
@@ -253,7 +245,7 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, folder: Path, described: Mapping[str, FileFacts]) -> None:
+    def __init__(self, folder: Path, described: Mapping[str, files.FileFacts]) -> None:
         self.folder = folder
         self._described = described
         self._verified: set[str] = set()
@@ -280,7 +272,9 @@ class _Reader:
             return cls(from_uhi(uhi_zip.read(self._open(), item["member"])))
         if kind == "pickle":
             return self._pickle(item["member"])
-        return _reference_from_plain(item)
+        from fasthep_smk.flow import references
+
+        return references.from_plain(item)
 
     def _pickle(self, member: str) -> object:
         if not member.endswith(pickles.MEMBER):  # it was not looked at when it came from a worker
@@ -306,12 +300,6 @@ class _Reader:
         return path
 
 
-def _read_histogram(buffer: io.BytesIO, member: str, cls: type[hist.BaseHist]) -> hist.BaseHist:
-    """Return the histogram of class ``cls`` that a ZIP file holds as ``member``."""
-    with zipfile.ZipFile(buffer) as archive:
-        return cls(from_uhi(uhi_zip.read(archive, member)))
-
-
 def same_histogram(left: hist.BaseHist, right: hist.BaseHist) -> bool:
     """Whether two histograms agree in every bit, axis, trait and annotation."""
     return bool(
@@ -325,21 +313,3 @@ def same_histogram(left: hist.BaseHist, right: hist.BaseHist) -> bool:
         and left.storage_type is right.storage_type
         and left.view(flow=True).tobytes() == right.view(flow=True).tobytes()
     )
-
-
-def _reference_to_plain(value: object) -> JsonObject | None:
-    from fasthep_smk.flow import references
-
-    return references.to_plain(value)
-
-
-def _reference_from_plain(item: JsonObject) -> object:
-    from fasthep_smk.flow import references
-
-    return references.from_plain(item)
-
-
-def _safe_stem(product: Product) -> str:
-    from fasthep_smk.util.names import encode
-
-    return encode(f"{product.node}.{product.port}")

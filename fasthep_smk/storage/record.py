@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NotRequired, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from fasthep_smk.storage.layout import RECORD, is_result
 from fasthep_smk.storage.task_table import NodeFacts, OriginFacts, Read
@@ -21,30 +21,6 @@ from fasthep_smk.util.files import FileFacts
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData, ProductOutline
-
-__all__ = [
-    "FORMAT",
-    "Asked",
-    "Content",
-    "Damaged",
-    "EarlierAttempt",
-    "FileFacts",
-    "MadeOf",
-    "PoolCount",
-    "ProductEntry",
-    "Record",
-    "RunFacts",
-    "Saved",
-    "Told",
-    "Used",
-    "ValueFacts",
-    "content_of",
-    "corrupt",
-    "made_of",
-    "read_record",
-    "write_record",
-]
-
 
 #: Changes when a file written before cannot be read any more.
 FORMAT = 1
@@ -97,23 +73,17 @@ class MadeOf(TypedDict):
     reads: list[str]
 
 
-class _Signed(Protocol):
-    @property
-    def nodes(self) -> tuple[str, ...]: ...
-
-    @property
-    def reads(self) -> tuple[Read, ...]: ...
-
-
-def made_of(job: _Signed, facts: Mapping[str, NodeFacts], origin: OriginFacts | None) -> MadeOf:
-    """Return what the products of a job follow from; ``facts`` are the facts of its rule's nodes.
-
-    The job is one of a plan's or an entry of a task table.
-    """
+def made_of(
+    nodes: Iterable[str],
+    reads: Iterable[Read],
+    facts: Mapping[str, NodeFacts],
+    origin: OriginFacts | None,
+) -> MadeOf:
+    """Return what the products of a job follow from; ``facts`` are those of its rule's nodes."""
     return {
-        "nodes": {node: facts[node] for node in job.nodes},
+        "nodes": {node: facts[node] for node in nodes},
         "origin": origin,
-        "reads": [read.folder for read in job.reads],
+        "reads": [read.folder for read in reads],
     }
 
 

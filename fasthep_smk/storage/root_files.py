@@ -9,7 +9,7 @@ import signal
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -35,8 +35,8 @@ class RootFile:
     ``branches`` lacks trees of which only the entries were looked at.
     """
 
-    entries: Mapping[str, int]
-    branches: Mapping[str, frozenset[str]]
+    entries: Mapping[str, int] = field(default_factory=dict)
+    branches: Mapping[str, frozenset[str]] = field(default_factory=dict)
     problem: str | None = None
 
 
@@ -75,7 +75,7 @@ def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> Root
     here, inside = local_path(path), within(path)
     location: str | Path = path if here is None else root / here
     if here is not None and (problem := _file_problem(root / here, here, root)):
-        return RootFile({}, {}, problem=problem)
+        return RootFile(problem=problem)
     entries: dict[str, int] = {}
     branches: dict[str, frozenset[str]] = {}
     try:
@@ -83,19 +83,19 @@ def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> Root
             if isinstance(location, Path) and opened.file.fEND > location.stat().st_size:
                 size = location.stat().st_size
                 problem = f"is truncated: {size} of {opened.file.fEND} bytes are there"
-                return RootFile({}, {}, problem=problem)
+                return RootFile(problem=problem)
             held = opened
             if here is not None and inside:
                 held = opened.get(inside)
                 if not hasattr(held, "classnames"):
                     nothing = f"contains no {inside!r}, which its name asks for"
                     problem = nothing if held is None else _TREE_IN_NAME.format(inside)
-                    return RootFile({}, {}, problem=problem)
+                    return RootFile(problem=problem)
             for tree in trees:
                 try:
                     opened_tree = held[tree]
                 except KeyError:
-                    return RootFile({}, {}, problem=_no_tree(tree, held))
+                    return RootFile(problem=_no_tree(tree, held))
                 if not hasattr(opened_tree, "num_entries"):  # no more of it was read
                     (entries[tree],) = opened_tree.member("fEntries")
                     continue
@@ -104,11 +104,8 @@ def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> Root
     except Exception as error:
         # Whatever uproot meets in a damaged file, the user needs the file's name.
         first_line = next(iter(str(error).strip().splitlines()), "")
-        return RootFile(
-            {},
-            {},
-            problem=f"is not a readable ROOT file ({type(error).__name__}: {first_line})",
-        )
+        problem = f"is not a readable ROOT file ({type(error).__name__}: {first_line})"
+        return RootFile(problem=problem)
     return RootFile(entries, branches)
 
 

@@ -35,7 +35,7 @@ class _Meta(TypedDict):
     versions: dict[str, str]
 
 
-class _Arrow(TypedDict):
+class ArrowMeta(_Meta):
     """What an Arrow file is read with; ``zips`` are columns that are stored as one, by its name."""
 
     codec: Literal["arrow"]
@@ -44,21 +44,12 @@ class _Arrow(TypedDict):
     parameters: object
 
 
-class _Buffers(TypedDict):
+class BuffersMeta(_Meta):
     """What an array's own buffers are read with: its form as JSON, and their names in it."""
 
     codec: Literal["buffers"]
     form: str
     keys: list[str]
-    length: int
-
-
-class ArrowMeta(_Meta, _Arrow):
-    """All that is kept beside an Arrow file."""
-
-
-class BuffersMeta(_Meta, _Buffers):
-    """All that is kept beside buffers."""
 
 
 StreamMeta = ArrowMeta | BuffersMeta
@@ -106,9 +97,11 @@ def write_stream(
     ``compress`` it takes a quarter of the time and twice the space.
     """
     array = ak.to_backend(array, "cpu")  # a modifier may have moved columns to a GPU
-    if not array.layout.is_record:  # such as a selection, which is an index into all events
-        array = _projected(array)
     layout = array.layout
+    if isinstance(layout, ak.contents.IndexedArray) and layout.content.is_record:
+        # A selection is an index into all events.
+        array = ak.Array(layout.project(), attrs=array.attrs)
+        layout = array.layout
     attrs = _plain_attrs(array)
     fields = select_columns(array.fields, live) if layout.is_record else []
     meta: _Meta = {
@@ -120,7 +113,7 @@ def write_stream(
         array = ak.to_packed(array[fields] if fields != list(array.fields) else array)
         if all(_fits_arrow(array[field].layout.form) for field in fields):
             try:
-                return {**meta, **_write_arrow(path, array, fields, compress)}
+                return _write_arrow(path, array, fields, compress, meta)
             except Exception:
                 # Some contents have no Arrow form, or awkward fails to find it (a column of lists
                 # that are all missing): their buffers hold them exactly.
@@ -134,7 +127,7 @@ def write_stream(
                 parameters=layout.parameters,
             )
         )
-    return {**meta, **_write_buffers(path, array)}
+    return _write_buffers(path, array, meta)
 
 
 def read_stream(path: Path, meta: StreamMeta) -> ak.Array:
@@ -144,15 +137,9 @@ def read_stream(path: Path, meta: StreamMeta) -> ak.Array:
     return ak.Array(array, attrs=attrs) if attrs else array
 
 
-def _projected(array: ak.Array) -> ak.Array:
-    """Return an array of records with its index applied, if it is no more than an index."""
-    layout = array.layout
-    if isinstance(layout, ak.contents.IndexedArray) and layout.content.is_record:
-        return ak.Array(layout.project(), attrs=array.attrs)
-    return array
-
-
-def _write_arrow(path: Path, array: ak.Array, fields: list[str], compress: bool) -> _Arrow:
+def _write_arrow(
+    path: Path, array: ak.Array, fields: list[str], compress: bool, meta: _Meta
+) -> ArrowMeta:
     record = array.layout
     columns: dict[str, ak.contents.Content] = {}
     zips: dict[str, list[str]] = {}
@@ -180,6 +167,7 @@ def _write_arrow(path: Path, array: ak.Array, fields: list[str], compress: bool)
         # A table without rows has no batch of its own; the file must still carry the types.
         writer.write_table(table, max_chunksize=max(len(array), 1))
     return {
+        **meta,
         "codec": "arrow",
         "fields": fields,
         "zips": zips,
@@ -212,14 +200,14 @@ def _read_arrow(path: Path, meta: ArrowMeta) -> ak.Array:
     return ak.Array(record)
 
 
-def _write_buffers(path: Path, array: ak.Array) -> _Buffers:
-    form, length, buffers = ak.to_buffers(ak.to_packed(array))
+def _write_buffers(path: Path, array: ak.Array, meta: _Meta) -> BuffersMeta:
+    form, _, buffers = ak.to_buffers(ak.to_packed(array))
     stream = io.BytesIO()
     keys = list(buffers)
     named: dict[str, Any] = {f"b{i}": np.asarray(buffers[key]) for i, key in enumerate(keys)}
     np.savez(stream, **named)
     path.write_bytes(stream.getvalue())
-    return {"codec": "buffers", "form": form.to_json(), "keys": keys, "length": length}
+    return {**meta, "codec": "buffers", "form": form.to_json(), "keys": keys}
 
 
 def _read_buffers(path: Path, meta: BuffersMeta) -> ak.Array:

@@ -162,6 +162,14 @@ class JobEntry(_Shape, frozen=True, kw_only=True):
         return self.partition["file"] if self.partition else None
 
     @property
+    def events(self) -> int | None:
+        """How many events its partition has, if it is one's, and that is known."""
+        part = self.partition
+        if part is None or part["start"] is None or part["stop"] is None:
+            return None
+        return part["stop"] - part["start"]
+
+    @property
     def adopted(self) -> tuple[Adopted, ...]:
         """What it adopts from earlier jobs."""
         return self.part.adopted if self.part else ()

@@ -116,10 +116,10 @@ class Expected:
     def _problem_of_note(self, path: Path, key: str) -> str | None:
         note = failures.read(path)
         if note is None:
-            return "is not the note of a failed job"
+            return "does not say how a job failed"
         awaited = {self._jobs[key].record, self._marker}
         mine = (note.rule, note.key) == (self._rule, key) and note.record in awaited
-        return None if mine else "is the note of another job"
+        return None if mine else "says how another job failed"
 
     @cached_property
     def _run(self) -> Launch:

@@ -68,14 +68,14 @@ class _Flight:
 
     def with_events(self, events: int) -> list[PartitionData]:
         """Return the first ``events`` of each partition."""
-        found = [partition.as_dict() for partition in self.partitions]
-        for partition in found if self.ranged else ():
+        partitions = [partition.as_dict() for partition in self.partitions]
+        for partition in partitions if self.ranged else ():
             start, stop = partition["start"] or 0, partition["stop"]
             if stop is None and not is_remote(partition["file"]):
                 continue  # how many there are is not known
             partition["start"] = start
             partition["stop"] = start + events if stop is None else min(stop, start + events)
-        return found
+        return partitions
 
 
 class Preflight:
@@ -108,7 +108,7 @@ class Preflight:
         self._flown = False
         self._left_out: dict[str, None] = {}
         self._process: Watch | None = None
-        self._flights = [flight for one in variations for flight in self._new_in(one)]
+        self._flights = [flight for variation in variations for flight in self._new_in(variation)]
 
     def __enter__(self) -> Self:
         if self._flights:
@@ -136,8 +136,8 @@ class Preflight:
         end = self._process.end(*os.wait4(self._process.pid, 0)[1:])
         self._process = None
         if end.of_job == 0:
-            *found, odd, written = json.loads(self._told.read_text(encoding="utf-8"))
-            findings, doubts = ([Finding(**one) for one in listed] for listed in found)
+            *lists, odd, written = json.loads(self._told.read_text(encoding="utf-8"))
+            findings, doubts = ([Finding(**fields) for fields in listed] for listed in lists)
         else:
             findings, doubts = self._ended(end)
             odd, written = [], []
@@ -179,14 +179,19 @@ class Preflight:
             return
         own = [node for node in graph.nodes.values() if self._is_elsewhere(node)]
         left_out = graph.with_readers(node.id for node in own)
-        if len(chosen) < len({one.dataset for one in variation.partitions}):
-            left_out |= {node.id for node in graph.nodes.values() if node.scope == "final"}
-        if not self._draws:
-            left_out |= {node.id for node in graph.nodes.values() if _is_plot(node)}
-        left_out |= {node.id for node in graph.nodes.values() if _writes_anywhere(node)}
-        digests = _digests(variation, [self._inputs.identity(one.file) for one in chosen.values()])
-        known = self._passed | self._inputs.passed
-        new = {name for name, digest in digests.items() if digest not in known} - left_out
+        is_whole = len(chosen) == len({partition.dataset for partition in variation.partitions})
+        left_out |= {
+            node.id
+            for node in graph.nodes.values()
+            if (node.scope == "final" and not is_whole)
+            or (_is_plot(node) and not self._draws)
+            or _writes_anywhere(node)
+        }
+        digests = _digests(
+            variation, [self._inputs.identity(partition.file) for partition in chosen.values()]
+        )
+        passed = self._passed | self._inputs.passed
+        new = {name for name, digest in digests.items() if digest not in passed} - left_out
         self._passed |= {digest for name, digest in digests.items() if name not in left_out}
         contents = {name: repr(_content(node)) for name, node in graph.nodes.items()}
         new -= self._like_before(graph, new, digests, contents)
@@ -195,7 +200,7 @@ class Preflight:
         if new:
             self._left_out |= dict.fromkeys(node.stage for node in own)
             sources = sources_of(graph.nodes.values())
-            edited = not known.isdisjoint(digests.values())
+            edited = not passed.isdisjoint(digests.values())
             asks_all = not edited or any(not graph.nodes[name].published for name in new)
             most = _MOST_DATASETS if asks_all and not self._flown else 0
             self._flown = True
@@ -214,33 +219,42 @@ class Preflight:
         Whether a plot can be drawn does not change with a variation. Nor does whether one of
         FAST-HEP's operations passes that an edit has changed, if its inputs have passed before it.
         """
-        found = set[str]()
+        alike = set[str]()
         for name in (name for name in graph.nodes if name in new):
             node = graph.nodes[name]
             has_passed = node.published and all(
-                ref.node in found or digests[ref.node] in self._inputs.passed for ref in node.inputs
+                ref.node in alike or digests[ref.node] in self._inputs.passed for ref in node.inputs
             )
             if contents[name] in self._contents and (has_passed or _is_plot(node)):
-                found.add(name)
-        return found
+                alike.add(name)
+        return alike
 
     def _first_of_datasets(self, variation: Variation) -> dict[str, Partition]:
         """Return the first partition of each dataset that has events, if that can be told."""
-        named = _trees(variation)
-        found: dict[str, Partition] = {}
+        sources = sources_of(variation.graph.nodes.values())
+        trees = [source.tree for source in sources if source.tree is not None]
+        firsts: dict[str, Partition] = {}
         with_events = set[str]()
-        for one in variation.partitions:
-            remote = is_remote(one.file)
-            silent = remote and server_of(one.file) in self._inputs.silent
-            if one.dataset in with_events or silent or (one.dataset, one.part) in self._without:
+        for partition in variation.partitions:
+            remote = is_remote(partition.file)
+            silent = remote and server_of(partition.file) in self._inputs.silent
+            if (
+                partition.dataset in with_events
+                or silent
+                or (partition.dataset, partition.part) in self._without
+            ):
                 continue
-            found.setdefault(one.dataset, one)
-            known = named and not remote
-            entries = self._entries(one.file, named) if known else None
-            if entries is None or entries > (one.start or 0):
-                found[one.dataset] = one if one.stop is not None else replace(one, stop=entries)
-                with_events.add(one.dataset)
-        return found
+            firsts.setdefault(partition.dataset, partition)
+            entries = None
+            if trees and not remote:
+                looked = self._inputs.look([partition.file], trees)[partition.file]
+                entries = max(looked.entries.values(), default=0)
+            if entries is None or entries > (partition.start or 0):
+                firsts[partition.dataset] = (
+                    partition if partition.stop is not None else replace(partition, stop=entries)
+                )
+                with_events.add(partition.dataset)
+        return firsts
 
     def _is_large(self, variation: Variation) -> bool:
         """Whether a plan has very many events, or its files lie elsewhere and may have."""
@@ -251,9 +265,6 @@ class Preflight:
                 return True
             left -= number or 0
         return left <= 0
-
-    def _entries(self, file: str, trees: list[str]) -> int:
-        return max(self._inputs.look([file], trees)[file].entries.values(), default=0)
 
     def _is_elsewhere(self, node: Node) -> bool:
         """Whether an operation of the user's own may need what this machine has not."""
@@ -287,13 +298,13 @@ class Preflight:
             except Exception as error:  # what cannot be tried may be right
                 problem = f"not tried with its first events: {type(error).__name__}: {error}"
                 certain, doubtful, odd = [], [Finding(problem=problem)], []
-            found = [[asdict(one) for one in listed] for listed in (certain, doubtful)]
-            told = [
+            lists = [[asdict(finding) for finding in listed] for listed in (certain, doubtful)]
+            remarks = [
                 f"{path} was written while operations were tried with the first {_EVENTS} events: "
                 "if it keeps what follows from events, remove it before the run"
                 for path in written
             ]
-            files.write_text(self._told, json.dumps([*found, odd, told]))
+            files.write_text(self._told, json.dumps([*lists, odd, remarks]))
             say(done="0")
             status = 0
         finally:
@@ -316,16 +327,16 @@ class Preflight:
             problems: list[preflight.Problem] = []
             for events in (_EVENTS, _MORE_EVENTS):
                 partitions = flight.with_events(events)
-                new, told = preflight.fly(
+                new, remarks = preflight.fly(
                     flight.graph, partitions, flight.nodes, self._folder, made, unreadable
                 )
-                of_files += [one for one in new if one.is_of_file]
+                of_files += [problem for problem in new if problem.is_of_file]
                 # What a file has shown counts, although it cannot be read any further.
-                problems = [one for one in problems if one.file in unreadable]
-                problems += [one for one in new if not one.is_of_file]
+                problems = [problem for problem in problems if problem.file in unreadable]
+                problems += [problem for problem in new if not problem.is_of_file]
                 if not problems:
                     break
-            odd |= dict.fromkeys(told)
+            odd |= dict.fromkeys(remarks)
             for problem in [*of_files, *problems]:
                 if problem.stage and problem.stage in before:
                     continue  # a variation's form of what has been told
@@ -336,12 +347,6 @@ class Preflight:
                 key = (finding.key, problem.file if problem.is_of_file else None)
                 (doubtful if problem.is_doubtful else certain).setdefault(key, finding)
         return list(certain.values()), list(doubtful.values()), list(odd)
-
-
-def _trees(variation: Variation) -> list[str]:
-    """Return the ROOT trees that a plan reads."""
-    sources = sources_of(variation.graph.nodes.values())
-    return [source.tree for source in sources if source.tree is not None]
 
 
 def _needed(
@@ -376,20 +381,20 @@ def _digests(variation: Variation, of_files: Sequence[str]) -> dict[str, str]:
         for name, content in (context.get("datasets") or {}).items()
     }
     resources = dict(graph.plan.execution).get("resources")
-    said = [graph.plan.execution_hooks, context.get("globals"), datasets, resources]
-    around = [graph.surroundings, repr(said), *of_files]
-    found: dict[str, str] = {}
+    settings = [graph.plan.execution_hooks, context.get("globals"), datasets, resources]
+    around = [graph.surroundings, repr(settings), *of_files]
+    digests: dict[str, str] = {}
     for node in graph.nodes.values():
         reads: list[object] = [
             _shape(_content(graph.nodes[ref.node]))
             if _is_plot(node) and len(node.inputs) == 1
-            else found[ref.node]
+            else digests[ref.node]
             for ref in node.inputs
         ]
         reads += [[ref.port, ref.name] for ref in node.inputs]
         own = variation.label if node.sees_variation and not node.published else ""
-        found[node.id] = files.digest_of([around, own, repr([_content(node), reads])])
-    return found
+        digests[node.id] = files.digest_of([around, own, repr([_content(node), reads])])
+    return digests
 
 
 def _content(node: Node) -> list[object]:
@@ -406,10 +411,10 @@ def _watched(root: str) -> dict[str, None]:
     """Return files below a folder that this process opens to write from now on, as it does so."""
     written: dict[str, None] = {}
 
-    def look(event: str, given: tuple[object, ...]) -> None:
-        if event == "open" and isinstance(given[0], str) and isinstance(given[2], int):
-            path = os.path.abspath(given[0])  # noqa: PTH100
-            writes = given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    def look(event: str, args: tuple[object, ...]) -> None:
+        if event == "open" and isinstance(args[0], str) and isinstance(args[2], int):
+            path = os.path.abspath(args[0])  # noqa: PTH100
+            writes = args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
             if writes and path.startswith(f"{root}/") and "/__pycache__/" not in path:
                 written[os.path.relpath(path, root)] = None
 
@@ -419,8 +424,10 @@ def _watched(root: str) -> dict[str, None]:
 
 def _writes_anywhere(node: Node) -> bool:
     """Whether a sink of the user's own is given an absolute path: only it knows for what."""
-    given = (one for one in dict(node.params).values() if isinstance(one, str))
-    return node.role == "sink" and not node.published and any(one.startswith("/") for one in given)
+    texts = (text for text in dict(node.params).values() if isinstance(text, str))
+    return (
+        node.role == "sink" and not node.published and any(text.startswith("/") for text in texts)
+    )
 
 
 def _shape(value: object) -> object:

@@ -136,8 +136,8 @@ def place(
         }
     if piloted := [name for name in by_dataset if any(attempt.pilot for attempt in attempts[name])]:
         notes.append(
-            "execution.sizes.by_dataset has no effect on jobs that pilots run, which are cut into "
-            f"equal slots: {', '.join(piloted)}"
+            "execution.sizes.by_dataset has no effect on jobs that pilots run, since all jobs of a "
+            f"pilot are of equal size: {', '.join(piloted)}"
         )
         by_dataset = {name: apart for name, apart in by_dataset.items() if name not in piloted}
     fallback_after = {

@@ -81,12 +81,12 @@ NOT_MADE, LEFT_OVER = named("{layout.NOT_MADE}"), named("{layout.LEFT_OVER}")
 
 
 def command(*words):
-    """Return a command for a shell, which Snakemake fills nothing in."""
+    """Return a command for a shell, with braces that Snakemake leaves alone."""
     return shlex.join([*HAND_OVER, *words]).replace("{{", "{{{{").replace("}}", "}}}}")
 
 
 rule analysis:
-    """Run what of the analysis is missing or old."""
+    """Make the results of the analysis that are missing or old."""
     output:
         MARKER,
     localrule: True

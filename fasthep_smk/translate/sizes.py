@@ -106,9 +106,9 @@ def amounts(
     if names := [*dict.fromkeys(unsaid)]:
         sized.notes.append(
             f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is set: "
-            f"jobs request {format_bytes(FIRST_MEMORY)} per cpu at first, then what jobs of their "
-            "rule used; resources: {memory: ...} sets it, and config: {sizes: fixed} leaves it to "
-            "the batch system"
+            f"jobs request {format_bytes(FIRST_MEMORY)} per cpu at first, then what earlier jobs "
+            "of their rule used; resources: {memory: ...} sets it, and config: {sizes: fixed} "
+            "leaves it to the batch system"
         )
     return sized
 

@@ -500,7 +500,7 @@ def execution_of_site(profile: str | None) -> Execution:
         Findings: something is wrong with the site.
     """
     site = load_site(profile, "default", workflow="")
-    pools: dict[str, YamlMapping] = {name: {} for name in site.pool_profiles}
+    pools: dict[str, YamlMapping] = {name: {} for name in site.said.get("pool_profiles") or ()}
     document = {"execution": {"pools": pools}}
     execution, findings = read_execution(document, {}, profile=profile, workflow="")
     _raise_if_any(findings)
@@ -512,9 +512,6 @@ def _execution(
     document: YamlMapping, settings: RunSettings, root: Path
 ) -> tuple[Execution | None, list[Finding]]:
     """Return where stages run, or what is wrong with what is said about it."""
-    shape = document.get("execution")
-    if shape is not None and not isinstance(shape, dict):
-        return None, []  # among the findings of the document
     return read_execution(
         document,
         profile_sections(document, settings.workflow, root),

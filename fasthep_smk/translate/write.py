@@ -285,7 +285,7 @@ def worker_script(rules: Iterable[Rule]) -> str:
         )
         + "log=$1 attempt=$2 threads=$3\n"
         "shift 3\n"
-        "# Snakemake removes the log of a failed attempt; under a name of its own it stays.\n"
+        "# Snakemake removes the log of a failed attempt, but not its copy under another name.\n"
         ': >"$log"\n'
         f"FASTHEP_SMK_LOG=${{log%.log}}.attempt$((${{attempt%%:*}} % {MOVED})).log\n"
         'ln -f "$log" "$FASTHEP_SMK_LOG" 2>/dev/null\n'

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.yaml_values import as_yaml
+
+_Value = TypeVar("_Value")
 
 
 def nearest(name: str, valid: Iterable[str], *, cutoff: float = 0.5) -> str | None:
@@ -121,6 +124,22 @@ def invalid(file: str | None, key: str | None, value: object, expected: object) 
         value=as_yaml(value),
         expected=str(expected),
     )
+
+
+def read_value(
+    parse: Callable[[object], _Value],
+    value: object,
+    findings: list[Finding],
+    *,
+    file: str | None,
+    key: str | None,
+) -> _Value | None:
+    """Return a value as ``parse`` reads it, ``None`` for ``None``; add why it cannot be read."""
+    try:
+        return None if value is None else parse(value)
+    except ValueError as error:
+        findings.append(invalid(file, key, value, error))
+        return None
 
 
 def chain_of(error: BaseException) -> Iterator[BaseException]:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 class SnakemakeRule(Protocol):
     """What is read of a rule of Snakemake's."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
 
 
 class _SnakemakeFile(Protocol):
@@ -29,55 +28,25 @@ class SnakemakeJob(Protocol):
     """What is read of a job of Snakemake's, and ``attempt``, which is set."""
 
     attempt: int
-
-    @property
-    def jobid(self) -> int: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def rule(self) -> SnakemakeRule: ...
-
-    @property
-    def wildcards(self) -> object: ...
-
-    @property
-    def wildcards_dict(self) -> Mapping[str, object]: ...
-
-    @property
-    def shellcmd(self) -> str | None: ...
-
-    @property
-    def input(self) -> Iterable[_SnakemakeFile]: ...
-
-    @property
-    def output(self) -> Iterable[str]: ...
-
-    @property
-    def log(self) -> Iterable[str]: ...
-
-    @property
-    def benchmark(self) -> str | None: ...
-
-    @property
-    def restart_times(self) -> int: ...
-
-    @property
-    def resources(self) -> Mapping[str, object]: ...
-
-    @property
-    def scheduler_resources(self) -> Mapping[str, object]: ...
-
-    @property
-    def priority(self) -> int: ...
+    jobid: int
+    name: str
+    rule: SnakemakeRule
+    wildcards: object
+    wildcards_dict: Mapping[str, object]
+    shellcmd: str | None
+    input: Iterable[_SnakemakeFile]
+    output: Iterable[str]
+    log: Iterable[str]
+    benchmark: str | None
+    restart_times: int
+    resources: Mapping[str, object]
+    scheduler_resources: Mapping[str, object]
+    priority: int
+    threads: int
 
     def is_group(self) -> bool: ...
 
     def register(self, external_jobid: str | None = None) -> None: ...
-
-    @property
-    def threads(self) -> int: ...
 
 
 class SnakemakeJobInfo(Protocol):
@@ -89,43 +58,31 @@ class SnakemakeJobInfo(Protocol):
 
 
 class _Deployment(Protocol):
-    @property
-    def deployment_method(self) -> Collection[object]: ...
+    deployment_method: Collection[object]
 
 
 class _RemoteExecution(Protocol):
-    @property
-    def seconds_between_status_checks(self) -> float: ...
+    seconds_between_status_checks: float
 
 
 class NamingSettings(Protocol):
     """What Slurm's plugin is told of names of jobs, and of what is left of them."""
 
-    @property
-    def jobname_prefix(self) -> str | None: ...
-
-    @property
-    def keep_successful_logs(self) -> bool: ...
+    jobname_prefix: str | None
+    keep_successful_logs: bool
 
 
 class SnakemakeScheduler(Protocol):
     """What is used of Snakemake's scheduler."""
 
-    @property
-    def workflow(self) -> Workflow: ...
-
-    @property
-    def running(self) -> Collection[SnakemakeJob]: ...
+    workflow: Workflow
+    running: Collection[SnakemakeJob]
+    _open_jobs: threading.Semaphore
+    _input_sizes: dict[object, int | None]
 
     def submit_callback(self, job: SnakemakeJob) -> None: ...
 
     def error_callback(self, job: SnakemakeJob) -> None: ...
-
-    @property
-    def _open_jobs(self) -> threading.Semaphore: ...
-
-    @property
-    def _input_sizes(self) -> dict[object, int | None]: ...
 
     def _schedule_reevalutation(self, delay: float) -> None: ...
 
@@ -133,17 +90,10 @@ class SnakemakeScheduler(Protocol):
 class Workflow(Protocol):
     """Snakemake's workflow, as its executors and scheduler have it."""
 
-    @property
-    def deployment_settings(self) -> _Deployment | None: ...
-
-    @property
-    def remote_execution_settings(self) -> _RemoteExecution: ...
-
-    @property
-    def executor_settings(self) -> NamingSettings: ...
-
-    @property
-    def scheduler(self) -> SnakemakeScheduler: ...
+    deployment_settings: _Deployment | None
+    remote_execution_settings: _RemoteExecution
+    executor_settings: NamingSettings
+    scheduler: SnakemakeScheduler
 
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from functools import partial
 from pathlib import Path
 
 from fasthep_smk.worker.job_end import End, end_python, guard
@@ -24,8 +23,8 @@ guard(_note)  # before anything is imported: it waits, and needs little memory
 
 from fasthep_smk.util.ownership import close_new_files  # noqa: E402
 from fasthep_smk.worker.processes import exit_status  # noqa: E402
-from fasthep_smk.worker.runner import main  # noqa: E402
+from fasthep_smk.worker.runner import run  # noqa: E402
 
 close_new_files()  # a node may not know the umask of the run
 signal.signal(signal.SIGINT, signal.default_int_handler)
-end_python(exit_status(partial(main, sys.argv[1:])))
+end_python(exit_status(lambda: run(sys.argv[1:])[0]))

@@ -39,7 +39,9 @@ def wait_for_inputs(job: WorkerJob) -> None:
     """
     reads = [job.build / read.folder / layout.RECORD for read in job.entry.reads]
     end, told = time.monotonic() + _LATE, False
-    while (late := _missing(reads)) and time.monotonic() < end:
+    while (
+        late := next((path for path in reads if not path.exists()), None)
+    ) and time.monotonic() < end:
         if not told:
             print(f"waiting for {late}, which another node has written", file=sys.stderr)
         told = True
@@ -47,10 +49,6 @@ def wait_for_inputs(job: WorkerJob) -> None:
             if folder.parent.is_dir():
                 os.listdir(folder.parent)  # noqa: PTH208 (this lets NFS look again)
         time.sleep(_PAUSE)
-
-
-def _missing(paths: Iterable[Path]) -> Path | None:
-    return next((path for path in paths if not path.exists()), None)
 
 
 def write_benchmark(build: Path, rule: str, place: Iterable[str], seconds: float) -> None:

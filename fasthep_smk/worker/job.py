@@ -96,14 +96,6 @@ class WorkerJob:
         return self.build / self.entry.folder
 
     @property
-    def events(self) -> int | None:
-        """How many events its partition has, if it is one's, and that is known."""
-        partition = self.entry.partition
-        if partition is None or partition["start"] is None or partition["stop"] is None:
-            return None
-        return partition["stop"] - partition["start"]
-
-    @property
     def record(self) -> Path:
         """The job's record: written last."""
         return self.build / self.entry.record
@@ -135,7 +127,7 @@ class WorkerJob:
     def made_of(self) -> MadeOf:
         """What its products follow from: its nodes' signatures, and their origin."""
         nodes = self.table.nodes.get(self.entry.signed_as, {})
-        return made_of(self.entry, nodes, self.entry.origin)
+        return made_of(self.entry.nodes, self.entry.reads, nodes, self.entry.origin)
 
 
 @contextlib.contextmanager

@@ -25,12 +25,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from msgspec.structs import replace
 
 from fasthep_smk.flow import patches
 from fasthep_smk.flow.distributions import (

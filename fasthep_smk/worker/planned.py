@@ -24,16 +24,16 @@ class Changed(SmkError):
     """
 
     fix = (
-        "'fasthep-smk translate' plans the job with the edited file; list a file that an operation "
-        "writes itself under smk: {ignore_reads: [...]}"
+        "'fasthep-smk translate' plans the job with the edited file; if an operation itself writes "
+        "the file, list it under smk: {ignore_reads: [...]}"
     )
 
     def __init__(self, files: Iterable[str], *, failed: BaseException | None = None) -> None:
         names = list(dict.fromkeys(files))
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        effect = "the job does not count"
+        effect = "the results of the job are not used"
         if failed is not None:
-            effect = f"perhaps why the job failed: {type(failed).__name__}: {failed}"
+            effect = f"this may be why the job failed: {type(failed).__name__}: {failed}"
         super().__init__(f"{names[0]}{more} changed during the run: {effect}")
 
 

@@ -44,10 +44,13 @@ def run_merge(job: WorkerJob) -> Content:
     with staging(job) as folder:
         session = Session(plan, folder)
         store, runs = _reduce_partitions(session, job, job.entry.reads, dataset, records)
-        store.update(_side_products(job, records))
+        for side, record in records.items():
+            if record["rule"] == "side_products":
+                store.update(_load(job, side))
         session.dataset_end(dataset, store)
         own = facts_of(session.record())
-        content = _save(job, plan, store, str(folder), _later(plan, store))
+        later = {key: value for key, value in store.items() if _is_kept(plan, key)}
+        content = _save(job, plan, later, str(folder))
         own = relocate(own, str(folder), str(job.build))
     # Side products come before all datasets: the end of the run counts them.
     before = [record for record in records.values() if record["rule"] != "side_products"]
@@ -120,7 +123,7 @@ def run_finish(job: WorkerJob) -> Content:
         job.results.extend(_write_manifests(session, artifacts, job.build, job.entry))
     session.run_end()
     own.hooks = session.hooks.usage_summary()["enabled"]
-    content = _save(job, plan, artifacts, str(folder), None)
+    content = _save(job, plan, artifacts, str(folder))
     places = _places(records.values(), job.place)
     if not varied:
         system = job.sent.system
@@ -235,14 +238,16 @@ def _write_manifests(session: Session, store: Store, build: Path, entry: JobEntr
 
     Among them are the records of provenance that the run's manifest lists.
     """
-    before = {**_writer_manifests(build), **_provenance(build)}
+    manifest = _manifest(build)
+    provenance = (manifest, manifest.with_name("execution.json"))
+    before = {**_writer_manifests(build), **_times(provenance)}
     session.write_manifests(store, build)
-    after = {**_writer_manifests(build), **_provenance(build)}
+    after = {**_writer_manifests(build), **_times(provenance)}
     written = [path for path, time in after.items() if before.get(path) != time]
-    manifests = {path for path in written if path.name == _manifest(build).name}
-    _note_lacking([*manifests, _manifest(build)], entry)
-    if _manifest(build) in written:
-        content = json.loads(_manifest(build).read_text(encoding="utf-8"))
+    manifests = {path for path in written if path.name == manifest.name}
+    _note_lacking([*manifests, manifest], entry)
+    if manifest in written:
+        content = json.loads(manifest.read_text(encoding="utf-8"))
         written += [build / record["record"] for record in content["records"]]
     return [str(path.relative_to(build)) for path in written]
 
@@ -273,9 +278,8 @@ def _manifest(build: Path) -> Path:
     return build / "artifacts" / "provenance" / "manifest.json"
 
 
-def _provenance(build: Path) -> dict[Path, int]:
-    """Return the run's manifest and its index of what was executed, and when they were written."""
-    paths = (_manifest(build), _manifest(build).with_name("execution.json"))
+def _times(paths: Iterable[Path]) -> dict[Path, int]:
+    """Return when files were written, of those that are there."""
     return {path: path.stat().st_mtime_ns for path in paths if path.is_file()}
 
 
@@ -316,20 +320,8 @@ def _available(job: WorkerJob, read: Read, record: Record | None = None) -> Stor
     return _load(job, read.folder, wanted) if wanted else {}
 
 
-def _side_products(job: WorkerJob, records: Mapping[str, Record]) -> Store:
-    side: Store = {}
-    for folder, record in records.items():
-        if record["rule"] == "side_products":
-            side.update(_load(job, folder))
-    return side
-
-
-def _later(plan: Plan, store: Store) -> set[Key]:
-    """Return which products of a reduced dataset the end of the run may use."""
-    return {key for key in store if _is_kept(plan, key)}
-
-
 def _is_kept(plan: Plan, key: Key) -> bool:
+    """Whether the end of the run may use a product of a reduced dataset."""
     from fasthep_smk.flow import upstream
 
     if plan.get_node(key[0]).outputs.get(key[1]) != "event_stream":
@@ -342,7 +334,7 @@ def _is_kept(plan: Plan, key: Key) -> bool:
     )
 
 
-def _save(job: WorkerJob, plan: Plan, store: Store, stage: str, only: set[Key] | None) -> Saved:
+def _save(job: WorkerJob, plan: Plan, store: Store, stage: str) -> Saved:
     note_outside(job, plan, store)
     files_of = {keep.key: keep.file for keep in job.table.keeps}
     kept = [
@@ -354,7 +346,6 @@ def _save(job: WorkerJob, plan: Plan, store: Store, stage: str, only: set[Key] |
             stream_file=files_of.get(key),
         )
         for key, value in store.items()
-        if only is None or key in only
     ]
     declared = [name for name in job.table.outputs if name != products.RECORD]
     return products.save(job.folder, kept, declared=declared)
@@ -388,8 +379,7 @@ def _partitions(runs: Iterable[Run]) -> list[PartitionData]:
 
 
 def _writer_manifests(build: Path) -> dict[Path, int]:
-    paths = (build / "artifacts" / "files").glob("*/manifest.json")
-    return {path: path.stat().st_mtime_ns for path in paths}
+    return _times((build / "artifacts" / "files").glob("*/manifest.json"))
 
 
 def _move_writer_manifests(build: Path, variation: str, before: dict[Path, int]) -> list[str]:
@@ -414,12 +404,11 @@ def _keep_execution(
 
     Returns the path of the index.
     """
-    folder = build / "artifacts" / "provenance"
-    execution = folder / "execution.json"
-    kept = folder / "variations" / variation / execution.name
+    execution = _manifest(build).with_name("execution.json")
+    kept = execution.parent / "variations" / variation / execution.name
     if execution.is_file():
         files.write_text(kept, execution.read_text(encoding="utf-8"))
     records = {record["record"]: record for written in manifests for record in written["records"]}
     merged = {**manifest, "records": list(records.values())}
-    files.write_text(folder / "manifest.json", json.dumps(merged, indent=2) + "\n")
+    files.write_text(_manifest(build), json.dumps(merged, indent=2) + "\n")
     return [str(kept.relative_to(build))] if execution.is_file() else []

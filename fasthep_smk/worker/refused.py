@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SENT = "FASTHEP_SMK_SENT"
 _UNKNOWN = (
     "require it under execution.credentials, so that it is checked before and during a run; "
-    "'fasthep-smk doctor' shows those you have"
+    "'fasthep-smk doctor' shows the credentials that you have"
 )
 _NOT_THE_ONE = "check that it is right for this server: 'fasthep-smk doctor WORKFLOW' shows it"
 

@@ -59,11 +59,6 @@ if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Launch
 
 
-def main(arguments: list[str], *, warm: bool = False) -> int:
-    """Run a job or a bundle, by its rule and place; return the exit status."""
-    return run(arguments, warm=warm)[0]
-
-
 def run(arguments: list[str], *, warm: bool = False) -> tuple[int, bool]:
     """Run a job or a bundle; return the exit status, and whether its process may run another job.
 
@@ -339,7 +334,7 @@ def _run(job: WorkerJob, earlier: list[EarlierAttempt]) -> None:
         "threads": job.sent.threads,
         "asked": job.sent.asked,
         "used": _used(job, moved),
-        "events": job.events,
+        "events": job.entry.events,
         "system": job.sent.place,
         "batch_job": job.sent.batch_job,
         "earlier": earlier,

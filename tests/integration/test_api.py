@@ -50,6 +50,9 @@ def test_variations_have_results_of_their_own(tmp_path: Path) -> None:
     assert up != nominal
     with pytest.raises(Findings, match="did you mean 'lumi_up'"):
         results.histogram("MetHist", "lumi_upp")
+    fasthep_smk.run(workflow, cwd=tmp_path, variation="lumi_up").histogram("MetHist")
+    with pytest.warns(UserWarning, match="the last run made variation 'lumi_up' alone"):
+        results.histogram("MetHist")
 
 
 def test_a_variation_may_have_a_slash_in_its_name(tmp_path: Path) -> None:

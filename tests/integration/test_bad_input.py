@@ -312,7 +312,7 @@ def test_an_unknown_kind_of_events(document: Document, refused_as: Refused) -> N
 def test_a_list_instead_of_a_mapping(document: Document, refused_as: Refused) -> None:
     text = refused_as({**document, "data": ["a"]})
     assert "workflow.yaml: data: " in text
-    assert "is not a mapping" in text
+    assert "is a list" in text
 
 
 # --- modules of the user's ------------------------------------------------------------------

@@ -7,7 +7,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
@@ -33,7 +32,6 @@ def export(analysis: Path, smk: Run) -> dict[str, Any]:
 def test_a_bundle_is_complete(analysis: Path, smk: Run) -> None:
     found = export(analysis, smk)
     out = analysis / "out"
-    jsonschema.validate(found, json.loads((out / "bundle.schema.json").read_text()))
     for one in found["plans"]:
         assert yaml.safe_load((out / one["path"]).read_text())["nodes"]
     assert [one["path"] for one in found["analysis"]] == ["workflow.yaml"]

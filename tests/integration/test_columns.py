@@ -117,7 +117,7 @@ def test_columns_that_are_right_give_what_fasthep_run_gives(
             HIST.replace("axes:", "weight_expr: x, axes:"),
             "v: 25 of its values are missing (None, in a column of type ?float64)",
         ),
-        ("x * (1 + 1j)", HIST, "v: its values are of type complex128, and numbers or texts"),
+        ("x * (1 + 1j)", HIST, "v: its values are of type complex128, but numbers or texts"),
         (
             "np.asarray(x)[:, np.newaxis]",
             "{id: D, op: hep.define, params: {variables: [{name: made, expr: x * v}]}}",

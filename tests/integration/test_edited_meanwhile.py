@@ -181,7 +181,7 @@ text = Path("sf" + ".txt").read_text()
         (folder / "sf.txt").write_text("3")
 
     printed = project.run(edit)
-    assert "perhaps why the job failed: ValueError" in printed, printed
+    assert "this may be why the job failed: ValueError" in printed, printed
     assert project.agrees_with_fresh_run()
 
 

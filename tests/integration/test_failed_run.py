@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fasthep_smk import load_results
 from fasthep_smk.storage import layout
 from tests.integration.conftest import Run
 from tests.support import warm
@@ -118,6 +119,20 @@ def test_a_run_without_what_is_missing(fragile: Path, smk: Run) -> None:
     assert "THE RESULTS ARE INCOMPLETE" in line["problem"]
     done = smk("workflow.yaml", "--json", "--chunk-size", "50", "--", "--dry-run", cwd=fragile)
     assert line_of(done)["outcome"] == "unfinished"
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--touch", "--omit-from=finish"])
+def test_a_run_that_leaves_jobs_out_is_not_finished(analysis: Path, smk: Run, option: str) -> None:
+    """Its results are those of an earlier run, before an edit perhaps."""
+    assert smk("workflow.yaml", cwd=analysis).returncode == 0
+    workflow = analysis / "workflow.yaml"
+    workflow.write_text(workflow.read_text().replace("nbins: 20", "nbins: 5"))
+    done = smk("workflow.yaml", "--", option, cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    assert "Snakemake has not run all jobs" in done.stderr
+    with pytest.warns(UserWarning, match=r"has not finished \(unfinished\)"):
+        load_results(analysis / "build")
+    assert "not run all jobs" not in smk("workflow.yaml", cwd=analysis).stderr
 
 
 def test_a_run_that_fails_after_it_has_begun(fragile: Path, smk: Run) -> None:

@@ -436,7 +436,7 @@ def test_fasthep_makes_files_before_we_do(shared: Shared, smk: Run) -> None:
     command = ["run", "workflow.yaml", "--outdir", "build", "--backend", "snakemake"]
     done = run(*command, cwd=shared.project, program="fasthep")
     assert done.returncode == 1, done.stdout
-    assert "hint: umask 022, since FAST-HEP has made files before this; then chmod" in done.stderr
+    assert "hint: umask 022, since FAST-HEP has already made files; then chmod" in done.stderr
     try:
         os.umask(0o022)
         subprocess.run(["chmod", "-R", "go-w", "build"], cwd=shared.project, check=True)

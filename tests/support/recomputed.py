@@ -96,7 +96,6 @@ def _computed(build: Path, data: Json) -> Json:
     failed = {name: note for name, note in failed.items() if name not in records}
     events = {(rule, key): _events(run, entry) for rule, key, entry in entries}
     new = {name: one for name, one in records.items() if one["started"] >= run["started"] - 2}
-    begin = {name: _waited_from(run, records, one) for name, one in records.items()}
     lost = {
         (one["dataset"], one["file"], one["start"], one["stop"]): one
         for _, _, entry in entries
@@ -129,7 +128,6 @@ def _computed(build: Path, data: Json) -> Json:
             }
             for row in data["each_rule"]
         ],
-        "critical_path": _chain(new, begin),
         "reasons": run["reasons"],
         "failed": len(failed),
         "failures": [_failure(failed[one["rule"], one["key"]]) for one in data["failures"]],
@@ -159,18 +157,6 @@ def _events(run: Json, entry: Json) -> int | None:
             (tree,) = (one for one in file.keys(cycle=False) if hasattr(file[one], "num_entries"))
             stop = file[tree].num_entries
     return int(stop - (part["start"] or 0))
-
-
-def _waited_from(run: Json, records: dict[Any, Json], record: Json) -> float:
-    """Return when a job could have begun."""
-    if record.get("submitted") is not None:
-        return min(record["submitted"], record["started"])
-    ends = {
-        f"smk/work/{rule}/{key}".rstrip("/"): one["ended"] for (rule, key), one in records.items()
-    }
-    reads = record["made_of"]["reads"]
-    ready = max([run["started"], *(ends[one] for one in reads if one in ends)])
-    return float(min(ready, record["started"]))
 
 
 def _rule(
@@ -230,21 +216,6 @@ def _job(rule: str, key: str, records: dict[Any, Json], failed: dict[Any, Json])
         "memory": one["used"]["memory"],
         "retries": len(one["earlier"]),
     }
-
-
-def _chain(new: dict[Any, Json], begin: dict[Any, float]) -> list[Json]:
-    by_folder = {f"smk/work/{rule}/{key}".rstrip("/"): (rule, key) for rule, key in new}
-    chain: list[Json] = []
-    name = max(new, key=lambda one: new[one]["ended"], default=None)
-    while name is not None:
-        one = new[name]
-        reads = [by_folder[read] for read in one["made_of"]["reads"] if read in by_folder]
-        last = max(reads, key=lambda read: new[read]["ended"], default=None)
-        since = begin[name] if last is None else new[last]["ended"]
-        waited = max(0.0, one["started"] - since)
-        chain.insert(0, {"waited": waited, "seconds": _seconds(one), "ended": one["ended"]})
-        name = last
-    return chain
 
 
 def _failure(note: Json) -> Json:

@@ -64,7 +64,6 @@ _MODULES = (
     "fasthep_smk.run.engine",
     "fasthep_smk.run.fork_server",
     "fasthep_smk.run.hangup",
-    "fasthep_smk.run.notify",
     "fasthep_smk.run.pipeline",
     "fasthep_smk.run.prestart",
     "fasthep_smk.run.recovery",

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from fasthep_smk.cli.steps import begin
 from fasthep_smk.flow.modules import own_modules_of
@@ -27,24 +27,9 @@ from fasthep_smk.util.scratch import scratch
 if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Translation
 
-FORMAT = 1
 MANIFEST = "bundle.json"
-#: The published schema of the manifest.
-SCHEMA = Path(__file__).with_name("bundle.schema.json")
 #: Where parts of a bundle lie in it.
 BUILD, _ANALYSIS, _REQUIREMENTS = "build", "analysis", "requirements.txt"
-
-
-class Manifest(TypedDict):
-    """``bundle.json``; the schema says what its parts are."""
-
-    format: int
-    fasthep_smk: str
-    workflow: str
-    plans: list[dict[str, str | None]]
-    analysis: list[dict[str, object]]
-    environment: dict[str, str | None]
-    launch: dict[str, object]
 
 
 def do_export(options: argparse.Namespace) -> int:
@@ -83,11 +68,9 @@ def _write_bundle(translation: Translation, folder: Path) -> None:
     versions = {package.metadata["Name"]: package.version for package in named}
     pinned = "".join(f"{name}=={versions[name]}\n" for name in sorted(versions, key=str.lower))
     files.write_text(folder / _REQUIREMENTS, pinned)
-    shutil.copyfile(SCHEMA, folder / SCHEMA.name)
     environment = translation.placement.environment
     workflow = translation.settings.workflow
-    manifest: Manifest = {
-        "format": FORMAT,
+    manifest = {
         "fasthep_smk": metadata.version("fasthep-smk"),
         "workflow": str(workflow),
         "plans": [

@@ -23,8 +23,8 @@ body {{ font: 13px sans-serif; margin: 1em }}
 </style></head><body>
 <h1>{title}</h1>
 <p>{notes}</p>
-<p>Callers stand above what they call; the width is the share. A click on a frame shows it alone,
-one on the top row shows all again; hold the pointer on a frame for its numbers.</p>
+<p>A caller stands above what it calls; the width of a frame is its share. Click on a frame to see
+it alone, and on the top row to see all; hold the pointer over a frame to see its numbers.</p>
 {frames}
 <script>
 document.body.addEventListener("click", (event) => {{

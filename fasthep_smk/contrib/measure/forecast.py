@@ -24,7 +24,7 @@ from fasthep_smk.cli.why import unbundled
 from fasthep_smk.contrib.report.facts import Facts, JobFacts, gather
 from fasthep_smk.plan.partitions import Partition, counting
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.plan.sizes import MeasuredJob, line_through, proposal
+from fasthep_smk.plan.sizes import MeasuredJob, line_through
 from fasthep_smk.reuse.store import read
 from fasthep_smk.run import pipeline
 from fasthep_smk.run.lock import Held
@@ -40,8 +40,8 @@ _PHASES = ("side", "partition", "merge", "finish", "publish")
 class OfRule:
     """The jobs of a rule that are to do, together; ``None``: no such job is done.
 
-    Seconds and bytes; ``memory`` is what the largest of them should ask for. ``batch_jobs`` is how
-    many jobs of a batch system, or of Snakemake's, they are.
+    Seconds and bytes; ``batch_jobs`` is how many jobs of a batch system, or of Snakemake's, they
+    are.
     """
 
     rule: str
@@ -52,7 +52,6 @@ class OfRule:
     to_do: int
     batch_jobs: int
     seconds: float | None
-    memory: int | None
     disk: float | None
 
 
@@ -107,15 +106,12 @@ def as_text(forecast: Forecast) -> str:
             _at_a_time(rule, forecast),
             "?" if rule.seconds is None else _seconds(rule.seconds / rule.to_do),
             "?" if rule.seconds is None else _hours(rule.seconds * rule.cpus),
-            "?" if rule.memory is None else about_bytes(rule.memory),
             "?" if rule.disk is None else about_bytes(rule.disk),
         ]
         for rule in left
     ]
-    headers = [
-        "rule", "pool", "done", "to do", "at a time", "each", "core-hours", "memory", "disk",
-    ]  # fmt: skip
-    right = ("left", "left", *["right"] * 7)
+    headers = ["rule", "pool", "done", "to do", "at a time", "each", "core-hours", "disk"]
+    right = ("left", "left", *["right"] * 6)
     table = tabulate(rows, headers=headers, colalign=right, disable_numparse=True)
     return f"{table}\n\n{_line(forecast)}"
 
@@ -202,7 +198,6 @@ def _of_rule(
     keys = {job.key for job in left}
     bundles = [bundle for bundle in rule.bundles.values() if keys & set(bundle.jobs)]
     disk = [MeasuredJob(_bytes(placed.earlier, job.folder), job.events) for job in took]
-    memory = [MeasuredJob(job.memory, job.events) for job in took if job.memory]
     return OfRule(
         rule=rule.name,
         scope=rule.scope,
@@ -212,7 +207,6 @@ def _of_rule(
         to_do=len(left),
         batch_jobs=len(bundles) if rule.bundles else len(left),
         seconds=expected([MeasuredJob(job.seconds, job.events) for job in took], sizes),
-        memory=proposal(memory, "memory"),
         disk=expected(disk, sizes),
     )
 

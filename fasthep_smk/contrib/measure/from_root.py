@@ -120,25 +120,18 @@ class FromRoot:
         """Return the trees of the file, and the branches of the one that was chosen."""
         from tabulate import tabulate  # not for every command
 
-        trees = [
-            [
-                printable(tree.name),
-                tree.entries,
-                len(tree.branches),
-                "*" if tree is self.tree else "",
-            ]
+        trees = "".join(
+            f"tree {printable(tree.name)}: {tree.entries} entries, {len(tree.branches)} branches"
+            f"{', used' if tree is self.tree else ''}\n"
             for tree in self.trees
-        ]
+        )
         branches = [
             [printable(branch.name), branch.shape, printable(branch.typename)]
             for branch in self.tree.branches
         ]
-        parts = [
-            tabulate(trees, headers=["tree", "entries", "branches", "used"]),
-            tabulate(branches, headers=["branch", "shape", "type"], disable_numparse=True),
-            f"first histogram: {printable(self.branch.name)}",
-        ]
-        return "".join(f"{part}\n\n" for part in parts)
+        headers = ["branch", "shape", "type"]
+        table = tabulate(branches, headers=headers, disable_numparse=True)
+        return f"{trees}\n{table}\n\nfirst histogram: {printable(self.branch.name)}\n\n"
 
 
 def init_from_root(file: str, folder: Path, name: str | None) -> FromRoot:

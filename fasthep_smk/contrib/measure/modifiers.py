@@ -82,9 +82,9 @@ class Profile(Measured):
         profiler.create_stats()
         _add_counts(root, vars(profiler)["stats"])
         notes += [
-            f"{seconds:.3g} s, of them {cpu:.3g} s of CPU time; measured by cProfile.",
-            "It counts calls by pairs: the time of a function that is called from several places "
-            "is divided among them in proportion to what these calls took.",
+            f"{seconds:.3g} s, of which {cpu:.3g} s are CPU time; measured by cProfile.",
+            "cProfile counts calls by caller: if a function has several callers, its time is "
+            "divided among them in proportion to the time of their calls.",
         ]
 
 
@@ -132,9 +132,9 @@ class Memory(Measured):
             for call in trace.traceback:
                 frame = frame.add(f"{call.filename}:{call.lineno}", megabytes)
         notes += [
-            f"At most {about_bytes(max(peak - before, 0))} more than before; seen when it held "
-            f"{about_bytes(held)}. Measured by tracemalloc, which sees the memory of Python and "
-            "numpy, but not what other libraries allocate."
+            f"At most {about_bytes(max(peak - before, 0))} more than at the start; the frames show "
+            f"a moment with {about_bytes(held)}. Measured by tracemalloc, which sees "
+            "the memory of Python and numpy, but not what other libraries allocate."
         ]
 
 

@@ -70,9 +70,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Component:
-    """Something registered: what it is, what a workflow can say to it, what it reads and makes.
+    """Something registered: what it is, and what a workflow can say to it.
 
-    ``own`` is that of the workflow; ``problem`` says why nothing more is known of it.
+    ``own`` is that of the workflow; ``reads`` are columns that it reads and no parameter names;
+    ``problem`` says why nothing more is known of it.
     """
 
     kind: str
@@ -81,7 +82,6 @@ class Component:
     summary: str = ""
     parameters: tuple[Parameter, ...] = ()
     reads: tuple[str, ...] = ()
-    provides: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -167,8 +167,7 @@ def _component(
         own,
         summary=_summary(impl, content),
         parameters=tuple(_parameters(mapping(content.get("params")), impl, described)),
-        reads=tuple(_symbols(content.get("requires"))),
-        provides=tuple(_symbols(content.get("provides"))),
+        reads=tuple(dict.fromkeys(_columns(content.get("requires")))),
     )
 
 
@@ -235,22 +234,13 @@ def _meaning(part: object) -> str:
     return str(whole.get("description") or "")
 
 
-def _symbols(contract: object) -> Iterator[str]:
-    """Yield which columns a specification says are read or made."""
+def _columns(contract: object) -> Iterator[str]:
+    """Yield which columns a specification says are read besides those that parameters name."""
     listed = mapping(contract).get("symbols")
     for rule in map(mapping, listed if isinstance(listed, list) else ()):
-        source, more = (
-            str(rule.get(key, "")).replace("params.", "") for key in ("from", "suffixes_from")
-        )
-        suffixes = rule.get("suffixes")
-        if rule.get("kind") == "template":
-            yield str(rule.get("template")).replace("params.", "")
-        elif rule.get("kind") == "field_prefix" and isinstance(suffixes, list):
+        if isinstance(suffixes := rule.get("suffixes"), list):
+            source = str(rule.get("from", "")).replace("params.", "")
             yield ", ".join(f"{{{source}}}_{suffix}" for suffix in suffixes)
-        elif rule.get("kind") == "field_prefix":
-            yield f"{{{source}}}_ with each name of {more}"
-        else:
-            yield f"the columns of {source} ({rule.get('kind')})"
 
 
 def as_text(components: Iterable[Component], *, full: bool) -> str:
@@ -285,6 +275,5 @@ def _in_full(components: Iterable[Component]) -> Iterator[str]:
         if rows:
             yield tabulate(rows, headers=headers, disable_numparse=True)
             yield ""
-        for word, values in (("reads", entry.reads), ("provides", entry.provides)):
-            yield from (f"{word:<15}{printable(value)}" for value in values)
+        yield from (f"reads {printable(columns)}" for columns in entry.reads)
         yield ""

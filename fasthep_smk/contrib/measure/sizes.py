@@ -20,29 +20,22 @@ from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.units import format_bytes, format_duration
 
-_GB_HOUR = 3600e9
-
 _HEAD = """\
 # What the jobs in {build} took, and what such jobs should ask for.
-# Edit what stands at `ask`; what was measured is for information only.
+# Edit the values below `ask`; those below `measured` are for information only.
 # To use it: fasthep-smk workflow.yaml --sizes FILE
 """
 
 
 @dataclass(frozen=True)
 class MeasuredAmount:
-    """What jobs took of memory (bytes) or time (seconds), what they asked for, what they should.
-
-    ``saved`` is what the jobs that ran would have left to others: bytes, or seconds, times the
-    seconds that they ran.
-    """
+    """What jobs took of memory (bytes) or time (seconds), what they asked for, what they should."""
 
     least: float
     median: float
     most: float
     asked: int | None
     ask: int
-    saved: float | None
 
 
 @dataclass(frozen=True)
@@ -100,10 +93,7 @@ def _amount(
         proposal([MeasuredJob(n, job.events) for n, job in zip(values, jobs, strict=True)], name)
         or 0
     )
-    asked = [
-        (had, job.seconds) for (_, had), job in zip(amounts, jobs, strict=True) if had is not None
-    ]
-    enough = max((had for had, _ in asked), default=None)
+    enough = max((had for _, had in amounts if had is not None), default=None)
     if enough is not None and max(values) <= enough:  # a worker may have no more than that
         ask = min(ask, enough)
     return MeasuredAmount(
@@ -112,7 +102,6 @@ def _amount(
         most=max(values),
         asked=enough,
         ask=ask,
-        saved=sum((had - ask) * seconds for had, seconds in asked) if asked else None,
     )
 
 
@@ -131,8 +120,6 @@ def as_yaml(groups: Iterable[Evidence], build: Path) -> str:
 def _entry(group: Evidence) -> JsonObject:
     memory, time = group.memory, group.walltime
     held = _measured(memory, lambda amount: f"{math.ceil(amount / 1e6)}MB", _bytes)
-    if memory.saved is not None:
-        held["saved"] = f"{memory.saved / _GB_HOUR:.3g} GB·h"
     lasted = _measured(time, lambda amount: f"{amount:.1f}s", format_duration)
     ask = {"memory": _bytes(memory.ask)}
     if time.asked is not None:  # no limit where there was none

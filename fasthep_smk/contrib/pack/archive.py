@@ -15,7 +15,7 @@ import os
 import shutil
 import tarfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,17 +51,15 @@ class Parts:
     after: tuple[tuple[str, ...], ...] = ()
 
 
-def write_archive(
-    parts: Parts, path: Path, *, progress: Callable[[float], object] = lambda _: None
-) -> None:
-    """Write an archive; ``progress`` is told which share of the files is in it, from 0 to 1.
+def write_archive(parts: Parts, path: Path) -> None:
+    """Write an archive.
 
     Raises:
         OSError: a file cannot be read, or there is no room.
     """
     with path.with_name(f"{path.name}.rest").open("w+b") as payload:
         try:
-            rest = _write_frames(parts.rest, payload, progress) if parts.rest else _Sizes()
+            rest = _write_frames(parts.rest, payload) if parts.rest else _Sizes()
             first = _first(parts, rest)
             with path.open("wb") as archive:
                 archive.write(_header(parts, len(first)))
@@ -119,9 +117,7 @@ def _header(parts: Parts, first: int) -> bytes:
     return data + b"\n" * (_HEADER - len(data))
 
 
-def _write_frames(
-    entries: Iterable[Entry], target: BinaryIO, progress: Callable[[float], object]
-) -> _Sizes:
+def _write_frames(entries: Iterable[Entry], target: BinaryIO) -> _Sizes:
     digest = hashlib.sha256()
     sizes = _Sizes()
     pieces = _Pieces()
@@ -136,9 +132,7 @@ def _write_frames(
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         waiting: deque[Future[cramjam.Buffer]] = deque()
         with tarfile.open(fileobj=pieces, mode="w|", format=tarfile.GNU_FORMAT) as tar:
-            ordered = _in_order(entries)
-            for number, entry in enumerate(ordered):
-                progress(number / len(ordered))
+            for entry in _in_order(entries):
                 sizes.installed += _blocks(_add(tar, entry))
                 for piece in pieces.full():
                     waiting.append(pool.submit(cramjam.zstd.compress, piece, level=_LEVEL))

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -23,15 +23,13 @@ from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.ownership import is_open
-from fasthep_smk.util.terminal import ERASE, bar, is_terminal
 from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.worker.processes import MODULES
 
 #: What every job imports; on batch systems it is started by Snakemake.
 NEEDED = (*MODULES, "snakemake")
-#: Seconds between two lines on how far it is, and between two pictures of a bar in a terminal.
-_EVERY, _DRAWN = 10.0, 0.3
-_BAR = 30
+#: Seconds between two lines on how far it is.
+_EVERY = 10.0
 
 
 @dataclass(frozen=True)
@@ -124,11 +122,10 @@ def _build(contents: Packable, path: Path, tell: TextIO | None) -> None:
         shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.new")
     try:
-        with _telling(temporary, tell) as now:
+        with _telling(temporary, tell):
             with contents.parts() as parts:
-                write_archive(parts, temporary, progress=now.reached)
+                write_archive(parts, temporary)
             temporary.chmod(0o755)
-            now.test()
             check_archive(temporary, contents.modules)
         files.sync(temporary)
         digest = files.sha256_file(temporary)
@@ -139,50 +136,21 @@ def _build(contents: Packable, path: Path, tell: TextIO | None) -> None:
         temporary.unlink(missing_ok=True)
 
 
-class _Now:
-    """What is done now, and which share of it is done, where that is known."""
-
-    def __init__(self) -> None:
-        self.what = "packing"
-        self.share: float | None = None
-
-    def reached(self, share: float) -> None:
-        self.share = share
-
-    def test(self) -> None:
-        self.what, self.share = "testing", None
-
-
 @contextmanager
-def _telling(temporary: Path, tell: TextIO | None) -> Iterator[_Now]:
-    """Tell how far it is: by a bar in a terminal, else every few seconds; yield what is to be told.
-
-    No bar is left behind.
-    """
-    now, began = _Now(), time.monotonic()
-    if tell is None:
-        yield now
-        return
-    drawn = is_terminal(tell)
+def _telling(temporary: Path, tell: TextIO | None) -> Iterator[None]:
+    """Tell every few seconds how much of an archive is there."""
+    began = time.monotonic()
 
     def speak(over: threading.Event) -> None:
-        while not over.wait(_DRAWN if drawn else _EVERY):
+        while not over.wait(_EVERY):
             with suppress(OSError):  # it has just got its name, or nobody reads
                 parts = temporary.parent.glob(f"{temporary.name}*")
                 size = sum(part.stat().st_size for part in parts if part.is_file())
-                text = f"{size / 1e6:.0f} MB, {time.monotonic() - began:.0f} s"
-                if drawn:
-                    share = "" if now.share is None else f"{bar(now.share, _BAR, tell)} "
-                    print(f"{ERASE}    {now.what}: {share}{text}", end="", file=tell, flush=True)
-                else:
-                    print(f"    {now.what}: {text}", file=tell, flush=True)
+                text = f"    {size / 1e6:.0f} MB, {time.monotonic() - began:.0f} s"
+                print(text, file=tell, flush=True)
 
-    try:
-        with meanwhile(speak):
-            yield now
-    finally:
-        if drawn:
-            print(ERASE, end="", file=tell, flush=True)
+    with meanwhile(speak) if tell is not None else nullcontext():
+        yield
 
 
 @contextmanager

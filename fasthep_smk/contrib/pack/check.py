@@ -74,7 +74,7 @@ def _judge(done: subprocess.CompletedProcess[str]) -> None:
         Finding(
             key="packed environment",
             problem=f"the module {name!r} cannot be imported there: {problem}",
-            hint="install what is missing, here first",
+            hint="install the missing package in this environment",
         )
         for name, problem in answer["problems"].items()
     ]
@@ -92,7 +92,7 @@ def _judge(done: subprocess.CompletedProcess[str]) -> None:
         findings.append(
             Finding(
                 key="packed environment",
-                problem=f"{len(libraries)} libraries of this machine are used and not packed",
+                problem=f"{len(libraries)} libraries of this machine are used, but not packed",
                 value=", ".join(libraries),
                 hint="a node may lack them: install packages that bring them along (wheels)",
             )

@@ -144,7 +144,7 @@ def _check_size(name: str, entries: list[Entry]) -> None:
     if sum(sizes.values()) > _MOST:
         largest = max(sizes, key=lambda entry: sizes[entry])
         raise Findings.one(
-            f"holds {sum(sizes.values()) / 1e6:.0f} MB: more than sources",
+            f"holds {sum(sizes.values()) / 1e6:.0f} MB: too much for source code",
             key="the package",
             value=name,
             expected=f"at most {_MOST / 1e6:.0f} MB in a package that is not installed",

@@ -39,7 +39,7 @@ def unusable(execution: Execution, *, here: bool) -> str | None:
     if here:
         return "all jobs are on this machine"
     if not sites.has_pilots(execution.site.system):
-        return f"executor {execution.site.system!r} has none, so each job is a batch job"
+        return f"executor {execution.site.system!r} does not support them: each job is a batch job"
     if execution.staging.transfers:
         return "files are sent to jobs (staging.mode: transfer), but pilots need a shared folder"
     if execution.environment is not None and execution.environment.image is not None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
-from pathlib import Path
 
 from tabulate import tabulate
 
@@ -20,56 +18,43 @@ _WIDTH, _WIDE, _ROWS = 60, 120, 30
 
 
 def do_report(options: argparse.Namespace) -> int:
-    """Write the page on a build folder, or print the same as text or JSON."""
-    print(told(options.build, text=options.text, as_json=options.json), end="")
-    return 0
-
-
-def do_compare(options: argparse.Namespace) -> int:
-    """Print what differs between two build folders; return the exit status of ``diff``."""
-    text, status = compared([options.build, options.other], as_json=options.json)
-    print(text, end="")
-    return status
-
-
-def told(folder: Path, *, text: bool, as_json: bool) -> str:
-    """Return the report on a build folder as text or JSON; or write the page, and say where.
+    """Write the page on a build folder and say where, or print the same as text or JSON.
 
     Raises:
         Findings: it is no build folder, or its task tables cannot be read.
         DiskFull: the page cannot be written for want of space.
     """
-    build = find_build(folder)
-    if not (text or as_json):
+    build = find_build(options.build)
+    if not (options.text or options.json):
         with disk_full.saying(build):
-            return f"{page.write(build)}\n"
+            print(page.write(build))
+        return 0
     report = document.report_on(gather(build))
-    return f"{json.dumps(document.as_data(report), indent=1)}\n" if as_json else as_text(report)
+    print(json.dumps(document.as_data(report), indent=1) if options.json else as_text(report))
+    return 0
 
 
-def compared(folders: Sequence[Path], *, as_json: bool) -> tuple[str, int]:
-    """Return what differs between two build folders, and the exit status that ``diff`` would have.
+def do_compare(options: argparse.Namespace) -> int:
+    """Print what differs between two build folders; return the exit status of ``diff``.
 
     Raises:
         Findings: one is no build folder, or its task tables cannot be read.
     """
-    comparison = compare.comparison(*map(find_build, folders))
-    is_trouble = comparison.unread or not any(comparison.compared.values())
-    status = 2 if is_trouble else int(not comparison.is_same)
-    if as_json:
-        return f"{json.dumps(compare.as_data(comparison), indent=1)}\n", status
-    lines = [
-        f"{name + ':':7} {build} ({verdict.state}: {verdict.text})"
-        for name, build, verdict in zip(
-            ("first", "second"), comparison.builds, comparison.verdicts, strict=True
-        )
-    ]
-    lines += [f"cannot be read: {path}" for path in comparison.unread]
-    parts = [
-        "\n".join([*lines, compare.verdict(comparison)]),
-        *map(_table, compare.sections(comparison)),
-    ]
-    return "\n\n".join(parts) + "\n", status
+    comparison = compare.comparison(find_build(options.build), find_build(options.other))
+    if options.json:
+        print(json.dumps(compare.as_data(comparison), indent=1))
+    else:
+        pairs = zip(("first", "second"), comparison.builds, comparison.verdicts, strict=True)
+        lines = [
+            f"{name + ':':7} {build} ({verdict.state}: {verdict.text})"
+            for name, build, verdict in pairs
+        ]
+        lines += [f"cannot be read: {path}" for path in comparison.unread]
+        lines.append(compare.verdict(comparison))
+        print("\n".join(lines), *map(_table, compare.sections(comparison)), sep="\n\n")
+    if comparison.unread or not any(comparison.compared.values()):
+        return 2
+    return int(not comparison.is_same)
 
 
 def as_text(report: document.Report) -> str:
@@ -79,7 +64,7 @@ def as_text(report: document.Report) -> str:
         _blocks(section) if section.name == "failures" else _table(section)
         for section in sections(report)
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def _blocks(section: Section) -> str:

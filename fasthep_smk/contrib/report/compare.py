@@ -1,20 +1,15 @@
-"""What differs between two build folders: their results, and what their rules took.
-
-Results differ by what is in them, bin by bin and cut by cut. That one run took longer than another
-is told, but is no difference: no two runs take the same.
-"""
+"""What differs between the results of two build folders, bin by bin and cut by cut."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-from fasthep_smk.contrib.report import document, measures, results
+from fasthep_smk.contrib.report import document, results
 from fasthep_smk.contrib.report.compare_files import (
     SAME,
     Difference,
@@ -25,8 +20,8 @@ from fasthep_smk.contrib.report.compare_files import (
     pairs,
 )
 from fasthep_smk.contrib.report.document import Verdict
-from fasthep_smk.contrib.report.facts import Facts, gather, grouped
-from fasthep_smk.contrib.report.numbers import Number, amount, change, duration, size
+from fasthep_smk.contrib.report.facts import Facts, gather
+from fasthep_smk.contrib.report.numbers import Number
 from fasthep_smk.contrib.report.results import Cutflow
 from fasthep_smk.contrib.report.tables import Section
 from fasthep_smk.storage import failures
@@ -43,25 +38,8 @@ _OF_A_CUT = {
     "weights": "sum of weights",
     "error": "± of the sum",
 }
-_S = TypeVar("_S")
-_T = TypeVar("_T")
-#: Of the first and of the second build folder; ``None`` where one of them has none.
-_Pair: TypeAlias = tuple[_T | None, _T | None]
 #: A bin as people call it, what of it differs, and its two values.
 _Bin: TypeAlias = tuple[str, str, tuple[float, float]]
-
-
-@dataclass(frozen=True)
-class RuleComparison:
-    """What the finished jobs of a rule took in both: seconds and bytes, as `measures.RuleUse`."""
-
-    rule: str
-    jobs: _Pair[int]
-    median: _Pair[float]
-    total: _Pair[float]
-    cpu_seconds: _Pair[float]
-    memory: _Pair[int]
-    speed: _Pair[float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +51,6 @@ class Comparison:
 
     builds: Sequence[str]
     verdicts: Sequence[Verdict]
-    rules: Sequence[RuleComparison]
     partitions: Sequence[Difference]
     cutflows: Sequence[Difference]
     histograms: Sequence[Difference]
@@ -115,7 +92,6 @@ def comparison(one: Path, other: Path) -> Comparison:
     answer = Comparison(
         builds=[first.build, second.build],
         verdicts=[first.verdict, second.verdict],
-        rules=_rules(*both),
         partitions=[*_lacking(*both)],
         cutflows=[*_cutflows(first.cutflows, second.cutflows)],
         histograms=histograms,
@@ -138,28 +114,6 @@ def as_data(comparison: Comparison) -> JsonObject:
     return {**asdict(comparison), "same": comparison.is_same}
 
 
-def _of_both(pair: _Pair[_T], number: Callable[[_T], _S | None]) -> _Pair[_S]:
-    first, second = pair
-    return None if first is None else number(first), None if second is None else number(second)
-
-
-def _rules(one: Facts, other: Facts) -> list[RuleComparison]:
-    """Return what each rule took in both, that first which has got slowest."""
-    jobs = [grouped(facts.done, lambda job: job.rule) for facts in (one, other)]
-    rows = []
-    for rule, first, second in pairs(*jobs):
-        pair = _of_both((first, second), lambda of: measures.rule_use("", "", of))
-        numbers = ("jobs", "median", "total", "memory", "speed")
-        rows.append(
-            RuleComparison(
-                rule=rule,
-                cpu_seconds=_of_both((first, second), lambda of: sum(job.cpu for job in of)),
-                **{name: _of_both(pair, attrgetter(name)) for name in numbers},
-            )
-        )
-    return sorted(rows, key=lambda row: (row.total[0] or 0) - (row.total[1] or 0))
-
-
 def _cutflows(one: Iterable[Cutflow], other: Iterable[Cutflow]) -> Iterator[Difference]:
     """Yield the numbers of cutflows that differ."""
     cuts = [
@@ -168,7 +122,7 @@ def _cutflows(one: Iterable[Cutflow], other: Iterable[Cutflow]) -> Iterator[Diff
     ]
     for (name, _, cut, _, dataset), first, second in pairs(*cuts):
         for number, kind in _OF_A_CUT.items():
-            values = _of_both((first, second), attrgetter(number))
+            values = getattr(first, number, None), getattr(second, number, None)
             if not is_same(*values):
                 yield Difference(name, dataset, cut, kind, values)
 
@@ -288,24 +242,7 @@ def verdict(comparison: Comparison) -> str:
 
 def sections(comparison: Comparison) -> list[Section]:
     """Return the tables on what differs; those that would be empty are left out."""
-    largest = f"Of each histogram and dataset, the {_BINS} that differ most."
-    took = (
-        "What the jobs of each rule took, first → second, those that got slowest at the top. "
-        "Change: of the run time of all its jobs together."
-    )
-    rules = [
-        {
-            "rule": row.rule,
-            "jobs": _both(amount, row.jobs),
-            "median": _both(duration, row.median),
-            "together": _both(duration, row.total),
-            "on CPUs": _both(duration, row.cpu_seconds),
-            "memory": _both(size, row.memory),
-            "events/s": _both(amount, row.speed),
-            "change": change(*row.total),
-        }
-        for row in comparison.rules
-    ]
+    largest = f"The {_BINS} bins that differ most, of each histogram and dataset."
     tables = [
         _table("Partitions missing in one of them", comparison.partitions, "file", "entries"),
         _table("Cutflows that differ", comparison.cutflows, "cutflow", "cut"),
@@ -313,7 +250,6 @@ def sections(comparison: Comparison) -> list[Section]:
         _table("Bins that differ", comparison.bins, "histogram", "bin", [largest]),
         _table("Skims that differ", comparison.skims, "skim"),
         _table("Plots and other files that differ", comparison.files, "file"),
-        Section("rules", "Rules", rules, [took]),
     ]
     return [section for section in tables if section.rows]
 
@@ -342,7 +278,3 @@ def _table(
 
 def _number(value: float | None) -> Number:
     return Number("–" if value is None else f"{value:.12g}")
-
-
-def _both(show: Callable[[float | None], Number], pair: _Pair[float]) -> str:
-    return Number(f"{show(pair[0])} → {show(pair[1])}")

@@ -89,7 +89,6 @@ class Report:
     files: Sequence[results.ResultFile]
     rules: Sequence[measures.RuleUse]
     each_rule: Sequence[RuleFacts]
-    critical_path: Sequence[measures.Step]
     reasons: Mapping[str, Mapping[str, int]]
     failures: Sequence[FailedJob]
     failed: int
@@ -123,7 +122,6 @@ def report_on(facts: Facts) -> Report:
         files=results.result_files(build),
         rules=measures.rules(facts.done),
         each_rule=rules.of_each(facts),
-        critical_path=measures.critical_path(facts.new),
         reasons=run["reasons"] if run else {},
         failures=[_failure(build, failure) for failure in facts.failed[:_FAILED]],
         failed=len(facts.failed),

@@ -35,9 +35,9 @@ _FAR_APART = 30
 #: The size of a picture; where its lines begin and end, and those of the ratio, from the top.
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 800, 520, 130, 765, 16, 450
 _ABOVE_RATIO, _RATIO = 320, 350
-#: Nominal, up, down and others of a group; datasets, and pools elsewhere on the page.
+#: Nominal, up, down and others of a group; datasets.
 _LINES = ("currentColor", "#e8604c", "#4269d0", "#3ca951", "#efb118")
-COLOURS = (
+_COLOURS = (
     "#a463f2", "#3ca951", "#efb118", "#4269d0", "#e8604c", "#6cc5b0", "#c77dba", "#9c6b4e",
     "#97bbf5", "#8c95a3",
 )  # fmt: skip
@@ -183,7 +183,7 @@ def _varied(
 
 def _figure(axis: Any, title: str, lines: Mapping[str, _Line], *, ratio: bool = False) -> str:
     """Return a picture with its caption; with the ratio of all lines to the first below."""
-    palette = COLOURS if len(lines) > 1 and not ratio else _LINES
+    palette = _COLOURS if len(lines) > 1 and not ratio else _LINES
     colours = [palette[number % len(palette)] for number in range(len(lines))]
     first, total = next((name, line[0].sum()) for name, line in lines.items())
     items = "".join(

@@ -16,12 +16,12 @@ from fasthep_smk.flow.records import MissingPartition, PartitionData, SampleFact
 from fasthep_smk.storage import failures, last_run, run_lock
 from fasthep_smk.storage.failures import Failure
 from fasthep_smk.storage.job_settings import read_requests
-from fasthep_smk.storage.jobs import STATES, State, TaskJob, head_of, read_jobs, state_of
+from fasthep_smk.storage.jobs import STATES, Head, State, TaskJob, head_of, read_jobs, state_of
 from fasthep_smk.storage.last_run import LastRun
 from fasthep_smk.storage.measured import entries, events_of
 from fasthep_smk.storage.observed import load as load_observed
 from fasthep_smk.storage.queue import Waited, noted
-from fasthep_smk.storage.record import Asked, EarlierAttempt, Used
+from fasthep_smk.storage.record import Asked, EarlierAttempt
 from fasthep_smk.storage.run_lock import Holder
 from fasthep_smk.util.shapes import ready
 
@@ -198,7 +198,7 @@ def gather(build: Path) -> Facts:
         )
         fact, note = planned, notes.get((job.rule, job.key))
         tried: Sequence[object] = ()
-        if (head := _head(build, job)) is not None:
+        if (head := head_of(build, job)) is not None:
             fact, tried = _finished(planned, head, since, ends), head.earlier
             ends[job.folder] = fact.ended
             observed |= dict.fromkeys(head.observed)
@@ -235,23 +235,6 @@ def gather(build: Path) -> Facts:
     )
 
 
-class _Head(msgspec.Struct):
-    """What a record says of how its job ran; that of an earlier version may say less."""
-
-    started: float
-    ended: float
-    asked: Asked
-    used: Used
-    earlier: list[dict[str, object]]
-    host: str = ""
-    threads: int = 1
-    submitted: float | None = None
-    events: int | None = None
-    batch_job: str | None = None
-    adopted: bool = False
-    observed: tuple[str, ...] = ()
-
-
 def _own_reads(build: Path, digests: Iterable[str]) -> list[OwnRead]:
     reads = {
         OwnRead(item.path if item.kind == "module" else item.name, item.by, item.identity)
@@ -262,14 +245,7 @@ def _own_reads(build: Path, digests: Iterable[str]) -> list[OwnRead]:
     return sorted(reads, key=lambda read: (read.name, read.by))
 
 
-def _head(build: Path, job: TaskJob) -> _Head | None:
-    try:
-        return msgspec.convert(head_of(build, job), ready(_Head))
-    except msgspec.ValidationError:  # it is not done, or its record is damaged
-        return None
-
-
-def _finished(planned: JobFacts, head: _Head, since: float, ends: Mapping[str, float]) -> JobFacts:
+def _finished(planned: JobFacts, head: Head, since: float, ends: Mapping[str, float]) -> JobFacts:
     """Return what the head of a record says; ``ends`` are those of the jobs that came before."""
     ready = max((ends.get(folder, 0.0) for folder in planned.reads), default=0.0)
     ready = max(ready, since + _CLOCKS if since else 0.0)

@@ -1,4 +1,4 @@
-"""What the jobs of a build folder took, in numbers: by rule and pool, over time, end to end."""
+"""What the jobs of a build folder took, in numbers: by rule and pool, and over time."""
 
 from __future__ import annotations
 
@@ -105,33 +105,6 @@ def queue_waits(jobs: Iterable[JobFacts]) -> list[float]:
 def _sum(values: Iterable[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-
-
-@dataclass(frozen=True)
-class Step:
-    """A job on the critical path, and for how long it waited when it could have begun."""
-
-    rule: str
-    key: str
-    waited: float
-    seconds: float
-    ended: float
-
-
-def critical_path(jobs: Sequence[JobFacts]) -> list[Step]:
-    """Return the chain of jobs that set the end: each waited for the end of the one before it."""
-    by_folder = {job.folder: job for job in jobs}
-    job = max(jobs, key=lambda job: job.ended, default=None)
-    steps: list[Step] = []
-    while job is not None:
-        read = [by_folder[folder] for folder in job.reads if folder in by_folder]
-        before = [other for other in read if other.ended <= job.ended and other is not job]
-        last = max(before, key=lambda other: other.ended, default=None)
-        since = last.ended if last else job.waited_from
-        waited = 0.0 if since is None else max(0.0, job.started - since)
-        steps.append(Step(job.rule, job.key, waited, job.seconds, job.ended))
-        job = last
-    return steps[::-1]
 
 
 def lanes(jobs: Sequence[JobFacts]) -> tuple[list[str], list[int], list[float]]:

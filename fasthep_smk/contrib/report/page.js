@@ -22,16 +22,6 @@
     location.reload();
   }, 1000);
 })();
-// A link to what lies in something closed opens it.
-(() => {
-  const open = () => {
-    const goal = document.getElementById(location.hash.slice(1));
-    for (let one = goal; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
-    goal?.scrollIntoView();
-  };
-  addEventListener("hashchange", open);
-  if (location.hash) open();
-})();
 // The charts of the page, drawn by Observable Plot (vendor/) from the JSON that the page holds.
 (() => {
   const told = document.fasthep ?? JSON.parse(document.getElementById("jobs").textContent);
@@ -41,7 +31,6 @@
   const grey = "var(--wait)";
   const colour = (number) => colours[number % colours.length];
   const pools = Object.keys(told.running);
-  const ofPool = (number) => told.pools[pools[number]] ?? colour(number);
   const latest = Math.max(...told.jobs.map((job) => job[4]));
   const [unit, size] = latest > 7200 ? ["hours", 3600] : latest > 300 ? ["minutes", 60] : ["seconds", 1];
   const jobs = told.jobs.map(([rule, row, wait, start, end, retries, key, kind = 0]) => ({ rule, row, wait: wait / size, start: start / size, end: end / size, retries, key, kind }));
@@ -104,7 +93,7 @@
 
     const waiting = told.times.map((time, at) => ({ time: time / size, many: told.waiting[at] }));
     // A chart for each pool: their limits differ. A limit that is far away is told, not drawn.
-    const ofEach = pools.map((pool, number) => {
+    const ofEach = pools.map((pool) => {
       const steps = told.times.map((time, at) => ({ time: time / size, many: told.running[pool][at] }));
       const most = Math.max(1, ...told.running[pool]), limit = told.limits[pool], near = limit && limit <= 3 * most;
       const title = document.createElement("h4");
@@ -113,7 +102,7 @@
         width, height: pools.length > 1 ? 110 : 170, marginLeft: 48, x: span,
         y: { label: "jobs that ran", grid: true, domain: [0, near ? Math.max(limit, most) : most], ticks: Math.min(pools.length > 1 ? 3 : 5, most), tickFormat: "d" },
         marks: [
-          Plot.areaY(steps, { x: "time", y: "many", fill: ofPool(number), curve: "step-after", fillOpacity: 0.85 }),
+          Plot.areaY(steps, { x: "time", y: "many", fill: "#a463f2", curve: "step-after", fillOpacity: 0.85 }),
           Plot.ruleY(near ? [limit] : [], { stroke: "currentColor", strokeDasharray: "5 3" }),
           Plot.ruleY([0]),
         ],
@@ -136,29 +125,6 @@
         Plot.ruleY([0]),
       ],
     })] : []));
-
-    const memory = told.memory.map(([rule, least, most, asked]) => ({ name: told.rules[rule], rule, least: least / 1e9, most: most / 1e9, asked: asked / 1e9 }));
-    // From megabytes to hundreds of gigabytes: each step of the scale is a factor.
-    const amounts = memory.flatMap((one) => [one.least, one.most, one.asked]).filter((amount) => amount > 0);
-    const [low, high] = amounts.length ? [Math.min(...amounts) / 1.5, Math.max(...amounts) * 1.3] : [0.1, 1];
-    const hasAsked = memory.some((one) => one.asked);
-    // Where there is little room, only factors of ten have a label.
-    const seldom = narrow && hasAsked && high / low > 20;
-    const inBytes = (amount) => seldom && Math.abs(Math.log10(amount) - Math.round(Math.log10(amount))) > 0.01 ? "" : toldInBytes(amount);
-    const toldInBytes = (amount) => amount >= 1 ? `${+amount.toPrecision(3)} GB` : `${+(1000 * amount).toPrecision(3)} MB`;
-    if (memory.length) put("memory", Plot.plot({
-      width, height: memory.length * (narrow ? 44 : 30) + 60, marginLeft: narrow ? 8 : Math.min(240, width / 3),
-      x: hasAsked ? { type: "log", label: null, grid: true, domain: [low, high], ticks: narrow ? 4 : 8, tickFormat: inBytes } : { label: null, grid: true, domain: [0, high], ticks: narrow ? 4 : 8, tickFormat: inBytes },
-      y: { domain: memory.map((one) => one.rule), axis: null, padding: narrow ? 0.55 : 0.35 },
-      marks: [
-        Plot.barX(memory, { x1: (one) => Math.max(low, one.least * 0.985), x2: (one) => Math.max(low, one.most * 1.015), y: "rule", fill: (one) => colour(one.rule), title: (one) => `${one.name}: ${toldInBytes(one.least)} to ${toldInBytes(one.most)}` }),
-        Plot.tickX(memory.filter((one) => one.asked), { x: "asked", y: "rule", stroke: "currentColor", strokeWidth: 2, title: (one) => `asked: ${toldInBytes(one.asked)}` }),
-        Plot.text(memory, narrow
-          ? { x: hasAsked ? low : 0, y: "rule", text: "name", textAnchor: "start", dy: -18 }
-          : { x: hasAsked ? low : 0, y: "rule", text: "name", textAnchor: "end", dx: -6, fontSize: 11 }),
-        Plot.ruleX([hasAsked ? low : 0]),
-      ],
-    }));
   }
 
   let planned;

@@ -14,14 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from html import escape
 from importlib.resources import files as resources
-from itertools import cycle
 from pathlib import Path
 from urllib.parse import quote
 
-from fasthep_smk.contrib.report import document, graph, measures, results, tables
+from fasthep_smk.contrib.report import document, measures, results, tables
 from fasthep_smk.contrib.report.document import Report, clean
-from fasthep_smk.contrib.report.drawing import COLOURS, drawn
-from fasthep_smk.contrib.report.facts import Facts, gather, grouped
+from fasthep_smk.contrib.report.drawing import drawn
+from fasthep_smk.contrib.report.facts import Facts, gather
 from fasthep_smk.contrib.report.numbers import amount, duration, size, when
 from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.contrib.report.tables import Link, Section
@@ -173,7 +172,7 @@ def _parts(facts: Facts, report: Report) -> list[tuple[str, str, str]]:
         *outcome,
         ("time", "Time", _charts(facts, report)),
         *work,
-        ("graph", "Graph of rules", _rules(report)),
+        ("each-rule", "Each rule", _rules(report)),
         *origin,
     ]
 
@@ -244,12 +243,10 @@ def _histograms(build: Path, report: Report) -> str:
     """Return pictures of the histograms, and which lack any."""
     figures, left_out = drawn(build, report.older)
     note = (
-        "Sums of weights in each bin. Variations with a nominal result are divided by it below; "
-        "grey: its statistical error. Of several axes, each is drawn with the sums over all others."
+        "Sum of weights in each bin. The lower panel shows variations divided by nominal; grey: "
+        "nominal's statistical error. Of several axes, each is drawn, summed over the others."
     )
-    why = (
-        "not drawn, or without variations, for want of room; of other bins than nominal; unreadable"
-    )
+    why = "not drawn, or without variations: no room, other bins than nominal, or unreadable"
     return f"<p class=note>{note}</p>{_gallery('plots small', figures, why, left_out)}"
 
 
@@ -288,32 +285,23 @@ def _charts(facts: Facts, report: Report) -> str:
     why = "; the batch system's reasons are below" if facts.waited else ""
     kept = f" Results of earlier runs that are still valid are not shown: {report.earlier}."
     charts = {
-        "timeline": "When each job ran. A row is a place for one job, of a pool on a host; in a "
-        "red frame: an attempt that failed; ◆: the one before has failed.",
-        "concurrency": "How many jobs ran at a time in each pool, against its limit (dashed), and "
-        f"how many waited that could have run{why}.",
-        "memory": "From the job that held least memory to that which held most; where jobs asked "
-        "for memory, also that (line), and the scale is logarithmic.",
+        "timeline": "When each job ran. A row holds one job at a time, of a pool on a host. "
+        "Red frame: a failed attempt; ◆: an attempt after a failed one.",
+        "concurrency": "How many jobs of each pool ran at a time, with the pool's limit (dashed), "
+        f"and how many were ready but waited{why}.",
     }
     figures = "".join(
         f'<figure><figcaption id="on-{name}">{caption}</figcaption><div class="chart" '
         f'id="{name}" role="img" aria-labelledby="on-{name}"></div></figure>'
         for name, caption in charts.items()
-        if name != "memory" or facts.new
     )
     return (
-        "<p class=note>What ran in the last run, by the time since it began."
+        "<p class=note>What ran in the last run, by the time since the run began."
         f"{kept if report.earlier else ''} Grey: a job was ready but waited."
         f"{' Pale: still running.' if report.counts['running'] else ''}"
         "</p><noscript><p class=note>These charts need JavaScript.</p></noscript>"
         f'<label>rule <select id="only"><option value="">all</option></select></label>{figures}'
     )
-
-
-def _colours(report: Report) -> dict[str, str]:
-    """Return the colour of each pool, the same in all pictures."""
-    pools = sorted({pool for row in report.each_rule for pool in row.pools})
-    return dict(zip(pools, cycle(COLOURS), strict=False))
 
 
 def _told(facts: Facts, report: Report, again: int | None) -> str:
@@ -322,7 +310,8 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
     first = min((job.waited_from or job.started for job in jobs), default=0.0)
     zero = min(facts.run["started"], first) if facts.run else first
     rows, row, grey = measures.lanes(jobs)
-    index = {rule: number for number, rule in enumerate(grouped(jobs, lambda job: job.rule))}
+    rules = dict.fromkeys(job.rule for job in jobs)
+    index = {rule: number for number, rule in enumerate(rules)}
     times, waiting, running = measures.concurrency(jobs)
 
     def since(moment: float) -> float:
@@ -348,20 +337,10 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
         "times": [since(moment) for moment in times],
         "waiting": waiting,
         "running": {clean(pool): many for pool, many in running.items()},
-        "pools": _colours(report),
         "limits": {clean(pool): limit for pool, limit in limits.items() if limit},
         "queue": [
             [since(wait.time), clean(wait.pool), clean(wait.reason), wait.jobs]
             for wait in facts.waited
-        ],
-        "memory": [
-            [
-                index[rule],
-                min(job.memory for job in members),
-                max(job.memory for job in members),
-                max(job.asked_memory or 0 for job in members),
-            ]
-            for rule, members in grouped(facts.new, lambda job: job.rule).items()
         ],
         "made": report.made,
         "again": again,
@@ -371,25 +350,12 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
 
 
 def _rules(report: Report) -> str:
-    """Return the graph of rules, and of each of them all that is known."""
-    rules, colours = report.each_rule, _colours(report)
-    if not rules:
-        return ""
-    legend = "".join(
-        f'<li><i style="background:{colour}"></i>{escape(pool or "no pool")}</li>'
-        for pool, colour in colours.items()
-    )
-    drawn = graph.as_svg(rules, colours) if len(rules) <= graph.MOST else ""
+    """Return of each rule all that is known."""
     readers: dict[str, list[str]] = {}
-    for row in rules:
+    for row in report.each_rule:
         for source in row.reads:
             readers.setdefault(source, []).append(row.rule)
-    return (
-        '<p class="note">Each rule is below the rules that it reads; the colour shows its pool. '
-        "A dashed border: jobs are left to do; red: some failed.</p>"
-        f'<ul class="legend">{legend}</ul><div class="graph wide" tabindex="0">{drawn}</div>'
-        + "".join(_rule(row, readers.get(row.rule, [])) for row in rules)
-    )
+    return "".join(_rule(row, readers.get(row.rule, [])) for row in report.each_rule)
 
 
 def _rule(row: RuleFacts, readers: Iterable[str]) -> str:
@@ -402,10 +368,10 @@ def _rule(row: RuleFacts, readers: Iterable[str]) -> str:
     facts += [("pool", escape(", ".join(row.pools))), ("jobs", counts)]
     facts += [("reads", reads), ("read by", read_by)]
     total, kept = sum(row.states.values()), len(row.jobs)
-    of = f"Of {amount(total)} jobs {kept}: first those that failed or run, then the longest."
+    of = f"{kept} of {amount(total)} jobs: failed and running jobs first, then the longest."
     return (
-        f'<details class="rule"><summary>{escape(row.rule)}</summary>'
-        f'<div id="rule-{encode(row.rule)}"><dl class="facts">{_described(facts)}</dl>'
+        f'<details class="rule" id="rule-{encode(row.rule)}"><summary>{escape(row.rule)}</summary>'
+        f'<div><dl class="facts">{_described(facts)}</dl>'
         f"{f'<p class=note>{of}</p>' if kept < total else ''}{_grid(tables.jobs_of(row))}</div>"
         "</details>"
     )

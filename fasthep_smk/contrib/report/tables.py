@@ -22,8 +22,8 @@ from fasthep_smk.contrib.report.results import by_cut, compared, title
 from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.storage import failures
 
-_KEPT = "Events after each cut, what it keeps of those before it, and what is left of all."
-_OLDER = "Not compared with others, since they are of an earlier run: "
+_KEPT = "Events after each cut, and their share of the events before this cut and before all cuts."
+_OLDER = "Not compared with others, since they come from an earlier run: "
 _CHANGES = "For each systematic variation: by how much its sum of weights differs from the nominal."
 
 
@@ -66,11 +66,11 @@ def sections(report: Report) -> list[Section]:
 
 
 def groups(report: Report) -> list[list[Section]]:
-    """Return the same in four groups: a page has plots, charts and a graph between them."""
+    """Return the same in four groups: a page has plots, charts and each rule between them."""
     every = [
         [_failed(report), _missing(report), *_cutflows(report)],
         _results(report),
-        [_rules(report), _critical(report), _reasons(report)],
+        [_rules(report), _reasons(report)],
         _provenance(report),
     ]
     return [[section for section in group if section.rows] for group in every]
@@ -228,34 +228,13 @@ def _rules(report: Report) -> Section:
         for row in report.rules
     ]
     notes = [
-        "All jobs that are done. Earlier: those of them that ran in an earlier run. "
+        "All jobs that are done. Earlier: the jobs that ran in an earlier run. "
         "Queue: median wait in the batch system. Memory: the most that one job held.",
-        "CPU: seconds on CPUs as a share of run time times cpus. "
-        "Read, written: bytes of all calls that do so. Events/s: in one job, while it runs. "
-        "What jobs should ask for: 'fasthep-smk sizes' proposes it.",
+        "CPU: CPU time as a share of run time × cpus. "
+        "Read, written: bytes in all such calls. Events/s: of one job while it runs. "
+        "'fasthep-smk sizes' proposes what jobs should ask for.",
     ]
     return Section("rules", "Rules and pools", rows, notes)
-
-
-def _critical(report: Report) -> Section:
-    steps = report.critical_path
-    ran, waited = sum(step.seconds for step in steps), sum(step.waited for step in steps)
-    rows = [
-        {
-            "rule": step.rule,
-            "job": step.key,
-            "waited": duration(step.waited),
-            "ran": duration(step.seconds),
-        }
-        for step in steps
-    ]
-    notes = [
-        "Each of these jobs waited for the one above it, which ended last of all that it needed.",
-        f"Its jobs ran {duration(ran)} and were ready but waited for {duration(waited)}.",
-    ]
-    ended = report.verdict.state in ("finished", "partial")
-    title = "What set the end of the run" if ended else "What the job that ended last needed"
-    return Section("critical", title, rows, notes)
 
 
 def _reasons(report: Report) -> Section:

@@ -1,10 +1,10 @@
 """The register of what we change in other people's code while it runs.
 
-Each change is a ``Patch`` below: what it replaces, the version that it was written for, why, the
-entry for the project that it belongs to, and when it is deleted. It is made through the ``Patch``,
-which refuses what is not registered; ``tests/unit/flow/patches/test_patches.py`` finds those that
-are made without one, and compares all of them with the packages that are installed. What
-most of them save is measured by ``python -m tests.benchmarks patches``.
+Each change is a ``Patch`` below: what it replaces, why, the entry for the project that it belongs
+to, which has the version, and when it is deleted. It is made through the ``Patch``, which refuses
+what is not registered; ``tests/unit/flow/patches/test_patches.py`` finds those that are made
+without one, and compares all of them with the packages that are installed. What most of them save
+is measured by ``python -m tests.benchmarks patches``.
 
 A patch changes what a module or a class does. What is set on one object of another project, as its
 state, is none: the number of an attempt of Snakemake's job (``job.attempt``, a public attribute),
@@ -32,8 +32,6 @@ class Patch:
 
     #: The attributes that are replaced, as ``module:Class.name`` or ``module:name``.
     replaces: tuple[str, ...]
-    #: The package and the version that it was written for, as in the entry for its project.
-    seen_with: str
     why: str
     #: The script in ``docs/upstream``, which names its entry on the page there.
     upstream: str
@@ -46,7 +44,7 @@ class Patch:
     def make(self, owner: object, **attributes: object) -> None:
         """Replace attributes of a module, a class or an object until the process ends."""
         for name, value in attributes.items():
-            assert any(one.endswith((f":{name}", f".{name}")) for one in self.replaces), name
+            assert any(target.endswith((f":{name}", f".{name}")) for target in self.replaces), name
             setattr(owner, name, value)
 
     @contextlib.contextmanager
@@ -64,7 +62,6 @@ class Patch:
 
 QUICK_YAML = Patch(
     replaces=("yaml:safe_load", "yaml:safe_dump"),
-    seen_with="fasthep-flow 2026.10.1",
     why="most of a compile's time is PyYAML's: each profile is read some eight times",
     upstream="yaml-read-by-python.py",
     until="profiles are kept, and libyaml is used",
@@ -73,7 +70,6 @@ QUICK_YAML = Patch(
 )
 NAMING = Patch(
     replaces=("yaml:safe_dump",),
-    seen_with="fasthep-flow 2026.10.1",
     why="what is compiled in a temporary folder names the build folder that it is meant for",
     upstream="plans-name-their-folder.py",
     until="plans name files relative to their folder",
@@ -82,7 +78,6 @@ NAMING = Patch(
 )
 QUICK_GIT = Patch(
     replaces=("hepflow.compiler.hooks.software:git_state",),
-    seen_with="fasthep-toolbench 2026.10.1",
     why="each answer of git waits up to a tenth of a second to be looked at",
     upstream="command-runner-polls.py",
     until="git is asked without a poll",
@@ -91,7 +86,6 @@ QUICK_GIT = Patch(
 )
 KNOWN_ENTRIES = Patch(
     replaces=("fasthep_curator.compile_hooks.root_tree_metadata:_inspect_dataset_files",),
-    seen_with="fasthep-curator 2026.10.1",
     why="each compile opens all files of a dataset without nevents, one after the other",
     upstream="files-opened-by-each-compile.py",
     until="what is known of files is kept",
@@ -100,7 +94,6 @@ KNOWN_ENTRIES = Patch(
 )
 PARSED_EXPRESSIONS = Patch(
     replaces=("hepflow.compiler.expr_symbols:symbols_in_expr",),
-    seen_with="fasthep-flow 2026.10.1",
     why="only FAST-HEP knows which texts of a workflow are expressions",
     upstream="expressions-are-not-told.py",
     until="a compiled plan lists its expressions",
@@ -109,7 +102,6 @@ PARSED_EXPRESSIONS = Patch(
 )
 EVALUATED = Patch(
     replaces=tuple(f"fasthep_carpenter.operations.{name}:eval_expr" for name in _EVALUATING),
-    seen_with="fasthep-carpenter 2026.10.1",
     why="values that are missing are dropped, and lists of a fixed length paired with other events",
     upstream="columns-lose-values.py",
     until="columns and weights of such types are refused",
@@ -118,7 +110,6 @@ EVALUATED = Patch(
 )
 LATE_IMPORTS = Patch(
     replaces=("sys:modules",),
-    seen_with="fasthep-render 2026.10.1",
     why="compiling draws nothing, but imports matplotlib and mplhep: half a second",
     upstream="compiling-imports-matplotlib.py",
     until="specs can be read without matplotlib",
@@ -127,7 +118,6 @@ LATE_IMPORTS = Patch(
 )
 BARE_PARSL = Patch(
     replaces=("sys:modules",),
-    seen_with="parsl 2026.10.26",
     why="each of a pilot's three processes imports all that Parsl has: two seconds of CPU a pilot",
     upstream="parsl-imports-everything.py",
     until="its processes import what they use",
@@ -137,7 +127,6 @@ BARE_PARSL = Patch(
 
 PILOT_START = Patch(
     replaces=("parsl.multiprocessing:SpawnContext", "importlib.metadata:distributions"),
-    seen_with="parsl 2026.10.26",
     why="each worker of a pilot is a new Python, and all packages of the node are listed",
     upstream="parsl-imports-everything.py",
     until="its processes import what they use",
@@ -149,7 +138,6 @@ PILOT_START = Patch(
 
 ENVIRONMENT = Patch(
     replaces=("os:_Environ.__class__",),
-    seen_with="Python 3.11",
     why="an environment variable that own code reads is an input of its result",
     upstream="python-does-not-audit-variables.py",
     until="there is an audit event for it",
@@ -161,7 +149,6 @@ ENVIRONMENT = Patch(
 
 FALLBACK = Patch(
     replaces=("snakemake.rules:Rule.expand_resources",),
-    seen_with="snakemake 9.27.1",
     why="a job that has moved to another pool asks for what that one has; and one that is "
     "measured for what others took",
     upstream="snakemake-evaluates-resources-by-attempt.py",
@@ -174,7 +161,6 @@ REPORT_TIMES = Patch(
         "snakemake.report:auto_report",
         "snakemake.persistence:PersistenceBase.metadata",
     ),
-    seen_with="snakemake 9.27.1",
     why="a report takes the times of jobs from notes that a run does not keep: two files for each",
     upstream="report-needs-metadata.py",
     until="a report takes times from benchmarks, too",
@@ -183,7 +169,6 @@ REPORT_TIMES = Patch(
 )
 SIZES_ONCE = Patch(
     replaces=(f"{_SCHEDULER}.update_input_sizes",),
-    seen_with="snakemake 9.27.1",
     why="after each job the sizes of what all waiting jobs read are asked for: 500 jobs, 0.1 s",
     upstream="input-sizes-asked-again.py",
     until=_A_RELEASE,
@@ -192,7 +177,6 @@ SIZES_ONCE = Patch(
 )
 END_AT_ONCE = Patch(
     replaces=(f"{_SCHEDULER}._schedule_reevalutation",),
-    seen_with="snakemake 9.27.1",
     why="each look at all jobs plans another a second later, and Snakemake waits for the last ones",
     upstream="snakemake-ends-late.py",
     until=_A_RELEASE,
@@ -201,7 +185,6 @@ END_AT_ONCE = Patch(
 )
 KEPT_FOLDERS = Patch(
     replaces=("snakemake.dag:DAG.cleanup_workdir",),
-    seen_with="snakemake 9.27.1",
     why="Snakemake removes empty folders of missing input files, and their parents",
     upstream="snakemake-removes-folders.py",
     until=_A_RELEASE,
@@ -210,7 +193,6 @@ KEPT_FOLDERS = Patch(
 )
 TEMPORARY_FOLDER = Patch(
     replaces=("snakemake.workflow:tempfile",),
-    seen_with="snakemake 9.27.1",
     why="a Snakemake that is killed leaves its temporary folder",
     upstream="snakemake-leaves-temporary-folders.py",
     until=_A_RELEASE,
@@ -222,7 +204,6 @@ TEMPORARY_FOLDER = Patch(
 
 SLURM = Patch(
     replaces=(f"{_SLURM}:validate_or_get_slurm_job_id",),
-    seen_with="snakemake-executor-plugin-slurm 2.8.0",
     why="a job beside whose number sbatch prints something else is refused, or taken for another",
     upstream="slurm-plugin-reads-banners.py",
     until=_A_RELEASE,

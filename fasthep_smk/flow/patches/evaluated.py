@@ -140,9 +140,9 @@ def look_closely() -> None:
     _is_close = True
 
 
-def _told(node: PlanNode, category: str, events: int, what: str) -> dict[str, object]:
+def _told(node: PlanNode, category: str, events: int, problem: str) -> dict[str, object]:
     """Return a warning as FAST-HEP keeps them in the context."""
-    message = f"{events} {what}"
+    message = f"{events} {problem}"
     return {"node_id": node.id, "category": category, "events": events, "message": message}
 
 
@@ -173,7 +173,7 @@ def _evaluated(events: ak.Array, text: str, ctx: Context) -> object:
     if count != len(events) and not constant and not names_in(text).isdisjoint(events.fields):
         raise UnfitColumn(
             text,
-            TOTAL if count == 1 else f"makes {count} values of {len(events)}",
+            TOTAL if count == 1 else f"makes {count} values from {len(events)} events",
             "reduce with axis=1",
         )
     if text in _running.weights:
@@ -250,5 +250,5 @@ def _warn_of_not_finite(running: _Operation, weight: Any) -> None:
     count = int(running.not_finite.sum())
     if not running.warning:
         running.ctx.setdefault("_warnings", []).append(running.warning)
-    what = "events have a weight that is NaN or infinite"
-    running.warning |= _told(running.node, NOT_FINITE, count, what)
+    problem = "events have a weight that is NaN or infinite"
+    running.warning |= _told(running.node, NOT_FINITE, count, problem)

@@ -33,14 +33,14 @@ def known_entries(entries_of: EntriesOf, *, quiet: bool) -> Iterator[None]:
     opened = hook._inspect_dataset_files
 
     def told(dataset: str, listed: list[object], trees: list[str]) -> object:
-        names = [str(one) for one in listed]
-        known = entries_of(names, trees)
-        if known is None:
+        names = [str(file) for file in listed]
+        entries = entries_of(names, trees)
+        if entries is None:
             return opened(dataset, listed, trees)
         return {
             name: {
-                "entries": known[name][trees[0]],
-                "by_tree": {tree: known[name][tree] for tree in trees},
+                "entries": entries[name][trees[0]],
+                "by_tree": {tree: entries[name][tree] for tree in trees},
             }
             for name in names
         }

@@ -37,8 +37,8 @@ def told_of_graph(aside: Path, build: Path) -> None:
     """
     for path in (aside / "compile").rglob("graph_render.json"):
         before = path.read_bytes()
-        told = _named(json.loads(before), str(aside), str(build))
-        path.write_text(json.dumps(told, indent=2, sort_keys=True), encoding="utf-8")
+        renamed = _named(json.loads(before), str(aside), str(build))
+        path.write_text(json.dumps(renamed, indent=2, sort_keys=True), encoding="utf-8")
         manifest = path.with_name("inputs.manifest.yaml")
         if manifest.is_file():
             digests = files.sha256_bytes(before), files.sha256_file(path)
@@ -53,10 +53,10 @@ def _named(data: Any, old: str, new: str) -> Any:
             return new + data[len(old) :]
         return data
     if isinstance(data, dict):
-        found = {key: _named(value, old, new) for key, value in data.items()}
-        return data if all(found[key] is value for key, value in data.items()) else found
+        renamed = {key: _named(value, old, new) for key, value in data.items()}
+        return data if all(renamed[key] is value for key, value in data.items()) else renamed
     if isinstance(data, list | tuple):
         items = [_named(item, old, new) for item in data]
-        same = all(one is other for one, other in zip(items, data, strict=True))
+        same = all(item is other for item, other in zip(items, data, strict=True))
         return data if same else type(data)(items)
     return data

@@ -56,10 +56,10 @@ def quick_yaml() -> Iterator[None]:
         digest = _digest(text)
         if digest in written:
             with contextlib.suppress(yaml.YAMLError):  # half of a pair of surrogates
-                found = parse_written(text)
+                parsed = parse_written(text)
                 if digest not in _parsed:
-                    _parsed[digest] = pickle.dumps(found)  # before the caller can change it
-                return found
+                    _parsed[digest] = pickle.dumps(parsed)  # before the caller can change it
+                return parsed
         value = load(stream)
         if len(text) <= _LONGEST and len(_known) < _TEXTS:
             with contextlib.suppress(Exception):  # too deep, or of a kind that cannot be copied
@@ -86,8 +86,8 @@ def quick_yaml() -> Iterator[None]:
 
 def parse_written(text: str | bytes) -> Any:
     """Return the value of a text that PyYAML has written."""
-    if _parsed and (known := _parsed.get(_digest(text))):
-        return pickle.loads(known)
+    if _parsed and (pickled := _parsed.get(_digest(text))):
+        return pickle.loads(pickled)
     return yaml.load(text, Loader=_LOADER)
 
 

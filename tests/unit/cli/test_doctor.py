@@ -130,7 +130,7 @@ def test_a_pool_that_asks_for_gpus_and_gets_none_is_wrong(tmp_path: Path) -> Non
     check = outcome(tmp_path, asked=1, where="slot slot1@n1")
     assert check.state == "FAILED"
     assert check.found == (
-        "n1, slot slot1@n1: Python 3.12.1, 4 cpus; it asks for 1 GPU, and its job sees none"
+        "n1, slot slot1@n1: Python 3.12.1, 4 cpus; it asks for 1 GPU, but its job sees none"
     )
 
 

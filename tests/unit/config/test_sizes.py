@@ -69,8 +69,7 @@ sizes:
         ),
         (
             "sizes: [{stages: [A, B], pool: p}, {stages: [B, A], pool: p}]",
-            "sizes.yaml: sizes[1]: sets again what sizes[0] sets for the same jobs\n"
-            "    found: B, A",
+            "sizes.yaml: sizes[1]: repeats what sizes[0] sets for the same jobs\n    found: B, A",
         ),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_proxy_of_a_virtual_organisation(tmp_path: Path, monkeypatch: pytest.M
     assert (found.attested, found.vos) == (True, ("cms",))
     assert found.end == pytest.approx(time.time() + 3 * HOUR, abs=5)
     (problem,) = problems(Requirement("x509", ("atlas",)), found, now=time.time())
-    assert problem.what == "the X509 proxy is not one of atlas"
+    assert problem.what == "the X509 proxy has no attributes of atlas"
     assert problem.found == f"{path}: cms"
     assert not problems(Requirement("x509", ("cms",)), found, now=time.time())
 

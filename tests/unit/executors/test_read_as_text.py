@@ -63,6 +63,13 @@ def test_the_command_line_is_refused() -> None:
     assert any(map(read_as_text.IS_UNUSABLE.match, done.stderr.splitlines()))
 
 
+def test_a_crash_is_told_with_its_frames() -> None:
+    code = "import ctypes, faulthandler; faulthandler.enable(); ctypes.string_at(0)"
+    crashed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    _, _, stack = crashed.stderr.rpartition(read_as_text.CRASHED_IN)
+    assert read_as_text.IS_FRAME.match(stack.splitlines()[1])
+
+
 def test_the_plugin_for_slurm_says_what_sbatch_said() -> None:
     plugin = importlib.import_module("snakemake_executor_plugin_slurm")
     texts = texts_of(plugin, "SLURM sbatch failed")

@@ -302,7 +302,7 @@ def test_a_cut_that_is_missing_is_told_with_what_helps() -> None:
         ("x * w", "lists", None),
         ("one(x)", "lists", "one number for all events"),
         ("sum(x)", "lists", "one number for all events"),
-        ("two(x)", "lists", "makes 2 values of 4"),
+        ("two(x)", "lists", "makes 2 values from 4 events"),
         ("one(7)", "lists", None),
     ],
 )

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from fasthep_smk.config import schema
-from fasthep_smk.flow.datasets import dataset_findings
 from fasthep_smk.flow.language import language_findings
-from fasthep_smk.flow.workflow_checks import document_findings
+from fasthep_smk.flow.workflow_checks import document_findings, double_findings
 from fasthep_smk.util.errors import Finding
 from tests.support import slips
 
@@ -50,7 +49,7 @@ def test_a_misspelt_word_of_the_language(place: slips.Place, word: str) -> None:
     odd = slips.slip(word, 2)
     document = slips.only(place, odd)
     found = language_findings(document, workflow="w.yaml")
-    found += dataset_findings(document, workflow="w.yaml")
+    found += double_findings(document, workflow="w.yaml")
     found += document_findings(document, workflow="w.yaml")
     for section in ("execution", "smk"):
         found += schema.findings_of(document.get(section, {}), section, file="w.yaml", key=section)

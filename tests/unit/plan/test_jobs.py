@@ -171,6 +171,13 @@ class TestJobs:
             datasets={"data": DATA, "sim": SIM},
         )
 
+    def test_what_ends_a_run_goes_elsewhere_with_systematics(self) -> None:
+        def end(name: str | None) -> set[str]:
+            jobs = rules_of(Variation(name, self.applied(), (partition("sim"),)))["finish"].jobs
+            return {job.signature for job in jobs.values()}
+
+        assert end(None).isdisjoint(end("nominal"))
+
     def test_an_inactive_stage_is_by_passed(self) -> None:
         item = Variation(None, self.applied(), (partition("data"), partition("sim")))
         rules = rules_of(item, granularity="stage")

@@ -15,7 +15,13 @@ import uproot
 from fasthep_smk.config.run_settings import Limit
 from fasthep_smk.flow.missing_branches import Lack
 from fasthep_smk.plan.jobs import make_rules
-from fasthep_smk.plan.partitions import Partition, SourceFacts, check_inputs, missing_entries
+from fasthep_smk.plan.partitions import (
+    Partition,
+    SourceFacts,
+    check_inputs,
+    make_partitions,
+    missing_entries,
+)
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity
 from fasthep_smk.storage.inputs import Inputs
@@ -189,3 +195,30 @@ def test_of_several_sources_the_one_is_named_that_has_a_branch(tmp_path: Path) -
         ("pt", "my runs", "my events"),
         ("px", "my runs", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "ranges"),
+    [
+        ([(None, None)], [(0, 50), (50, 100), (100, 150), (150, 200)]),
+        ([(20, 90)], [(20, 70), (70, 90)]),
+        ([(20, 90), (20, 90)], [(20, 70), (70, 90)]),
+        # Each source reads its own entries of the whole file.
+        ([(None, None), (None, 50)], [(None, None)]),
+        ([(None, -30)], [(None, None)]),
+        ([(-30, None)], [(None, None)]),
+    ],
+)
+def test_a_file_is_cut_where_all_sources_read_the_same_entries(
+    tmp_path: Path, bounds: list[tuple[int | None, int | None]], ranges: list[tuple[int, int]]
+) -> None:
+    path = tmp_path / "events.root"
+    with uproot.recreate(path) as file:
+        file["Events"] = {"MET": np.arange(200.0)}
+    sources = [
+        SourceFacts(f"s{number}", "Events", True, ("MET",), {}, False, start, stop)
+        for number, (start, stop) in enumerate(bounds)
+    ]
+    inputs, datasets = Inputs(tmp_path, tmp_path / "known.json"), {"sim": {"files": [str(path)]}}
+    made = make_partitions(sources, datasets, chunk_size=50, inputs=inputs)
+    assert [(one.start, one.stop) for one in made] == ranges

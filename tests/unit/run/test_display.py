@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -277,8 +274,8 @@ def test_events_per_second_go_before_the_pool(width: int, words: str) -> None:
 #: What screens of these sizes show of the same run.
 SCREENS = {
     (160, 50): """\
-rule     pool     {bar}  done  running  failed  waiting   events/s    memory  now
-stage_A  large    {some}     2        1       0        1         25    300 MB  dy: events_3.root
+rule     pool     {bar}  done  running  failed  waiting   events/s
+stage_A  large    {some}     2        1       0        1         25
 finish   default  {none}     0        0       0        1
 [2/5] jobs done, 0:20 so far, about 0:16 left""",
     (80, 24): """\
@@ -295,22 +292,14 @@ finish      0       0
 
 
 @pytest.mark.parametrize("size", SCREENS, ids=str)
-def test_a_screen_shows_what_it_has_room_for(size: tuple[int, int], tmp_path: Path) -> None:
-    """Four jobs of a rule, which read a file each: two have ended, and one is under way."""
+def test_a_screen_shows_what_it_has_room_for(size: tuple[int, int]) -> None:
+    """Four jobs of a rule: two have ended, and one is under way."""
     clock = Clock()
-    folders = {number: f"smk/work/stage_A/dy/{number}" for number in range(1, 5)}
-    for number in (1, 2):
-        (tmp_path / folders[number]).mkdir(parents=True)
-        used = {"used": {"memory": 150_000_000 * number, "cpu": 1.0}}
-        (tmp_path / folders[number] / "record.json").write_text(json.dumps(used, indent=1))
-    reads = {folder: ("dy", f"root://host//a/events_{n}.root") for n, folder in folders.items()}
-    tally = Tally(replace(FACTS, reads=reads, build=tmp_path), clock)
-    tally.begin({"stage_A": 4, "finish": 1}, {})
+    tally = tally_of(clock)
     screen = bars(size[0], height=size[1])
-    screen.facts = tally.facts
     screen.begin(tally)
     for number in (1, 2, 3):
-        tally.started(str(number), "stage_A", folders[number])
+        tally.started(str(number), "stage_A", f"smk/work/stage_A/dy/{number}")
     clock.now += 10
     tally.finished("1")
     clock.now += 10
@@ -321,16 +310,6 @@ def test_a_screen_shows_what_it_has_room_for(size: tuple[int, int], tmp_path: Pa
     signs |= {"bar27": " " * 27, "some27": "━" * 13 + "╍" * 7 + "─" * 7, "none27": "─" * 27}
     wanted = SCREENS[size].format(**signs)
     assert [line.rstrip() for line in shown.splitlines()] == wanted.splitlines()
-
-
-def test_a_bundle_held_what_the_largest_of_its_jobs_did(tmp_path: Path) -> None:
-    for number, memory in (("1", 5), ("2", 9)):
-        (tmp_path / number).mkdir()
-        record = json.dumps({"used": {"memory": memory}}, indent=1)
-        (tmp_path / number / "record.json").write_text(record)
-    facts = ProgressFacts(bundled={"smk/bundles/r/0.json": ("1", "2", "gone")}, build=tmp_path)
-    assert facts.memory("smk/bundles/r/0.json") == 9
-    assert facts.memory("gone") == ProgressFacts().memory("1") == 0
 
 
 @pytest.mark.parametrize("width", (20, 41, 42, 57, 58, 69, 70, 76, 77, 90, 91, 130))

@@ -88,10 +88,10 @@ def test_what_is_not_offered_is_said_in_one_sentence_each(tmp_path: Path) -> Non
     assert not wrong
     assert notes == [
         "executor 'lsf' is not one that fasthep-smk knows: jobs get threads, mem_mb, disk_mb, "
-        "runtime, gpu and what config.executor of their pool says, as its plugin of Snakemake's "
-        "takes them. Why its jobs wait is not known, and jobs that a killed run leaves in the "
+        "runtime, gpu and what config.executor of their pool says, as its Snakemake plugin "
+        "takes them. It does not say why jobs wait, and jobs that a killed run leaves in the "
         "queue are not taken over.",
-        "no pilots: executor 'lsf' has none, so each job is a batch job",
+        "no pilots: executor 'lsf' does not support them: each job is a batch job",
         "fallback_after has no effect: executor 'lsf' cannot remove a waiting job from its queue",
     ]
     assert not placement.fallback_after
@@ -129,7 +129,7 @@ def test_a_package_says_what_it_knows_of_an_executor(monkeypatch: pytest.MonkeyP
     named(monkeypatch, Lsf)
     assert isinstance(sites.system("lsf"), Lsf)
     assert sites.unknown("lsf") == "lsf does not answer"
-    assert "Why its jobs wait is not known" not in " ".join(sites.notes("lsf"))
+    assert "It does not say why jobs wait" not in " ".join(sites.notes("lsf"))
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ HOSTILE = "$(touch canary) `id` \"q\" 'p' {x} \\ %s : = é"
 def test_a_profile_of_ours_is_a_valid_site(name: str) -> None:
     found = load_site(str(PROFILES / name), "local", workflow="")
     assert found.system == {"cern-lxbatch": "htcondor"}.get(name, name)
-    document = {"execution": {"pools": dict.fromkeys(found.pool_profiles)}}
+    document = {"execution": {"pools": dict.fromkeys(found.said.get("pool_profiles") or ())}}
     _, findings = read_execution(document, {}, profile=str(PROFILES / name), workflow="")
     assert not findings
 

@@ -121,7 +121,7 @@ def test_what_is_said_of_a_file_is_said_of_its_bundle() -> None:
 
 def test_a_file_may_have_the_brackets_of_a_pattern_in_its_name() -> None:
     layer = Layer("workflow.yaml", "execution.sizes.by_dataset", {})
-    said = DatasetSize(name="tt/a[1].root", layer=layer, layers={}, memory=GB)
+    said = DatasetSize(name="tt/a[1].root", layer=layer, layers={}, amounts={"memory": GB})
     assert said.means("ttbar", "tt/a[1].root", ["ttbar"])
     assert said.means("ttbar", "tt/a1.root", ["ttbar"])
     assert not said.means("ttbar", "tt/a2.root", ["ttbar"])
@@ -188,8 +188,8 @@ def test_jobs_of_pilots_keep_the_amounts_of_their_slots() -> None:
     placement, rule, notes = placed("{ttbar: {memory: 1GB}}", f"strategy: slurm\n{pools}")
     assert placement.by_dataset == {}
     told = (
-        "execution.sizes.by_dataset has no effect on jobs that pilots run, which are cut into "
-        f"equal slots: {rule.name}"
+        "execution.sizes.by_dataset has no effect on jobs that pilots run, since all jobs "
+        f"of a pilot are of equal size: {rule.name}"
     )
     hint, *others = notes
     assert others == [told]

@@ -11,7 +11,7 @@ from fasthep_smk.plan.sizes import MeasuredJob
 def of_rule(**said: object) -> OfRule:
     given: dict[str, object] = {
         "rule": "stage_A", "scope": "partition", "pool": "default", "cpus": 1, "done": 3,
-        "to_do": 1, "memory": None, "disk": 0.0, **said,
+        "to_do": 1, "disk": 0.0, **said,
     }  # fmt: skip
     return OfRule(**{"batch_jobs": given["to_do"], **given})  # type: ignore[arg-type]
 

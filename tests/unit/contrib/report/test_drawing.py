@@ -257,7 +257,7 @@ def test_what_an_earlier_run_made_is_not_compared(build: Path) -> None:
     assert shown() == ["Pt (nominal)", "Pt (w_down)", "Pt (w_up)"]
     assert [row["histogram"] for row in section(build, "histograms")] == shown()
     text = page.write(build).read_text()
-    assert "since they are of an earlier run: nominal, w_down." in text
+    assert "since they come from an earlier run: nominal, w_down." in text
     assert "differs from the nominal" not in text and 'class="band"' not in text
     save_ends(build, nominal=True, w_up=True, w_down=False)  # a job of the last one has failed
     assert shown() == ["Pt", "Pt (w_down)", "Pt, w: dy"]

@@ -51,17 +51,6 @@ def test_a_bundle_has_waited_once() -> None:
     assert measures.queue_waits(bundle) == [4]
 
 
-def test_the_critical_path_goes_back_over_what_ended_last() -> None:
-    jobs = [
-        job("slow", started=1, ended=9, waited_from=0.0),
-        job("quick", started=0, ended=2),
-        job("end", started=12, ended=13, reads=("smk/work/r/quick", "smk/work/r/slow")),
-    ]
-    path = measures.critical_path(jobs)
-    assert [(step.key, step.waited) for step in path] == [("slow", 1), ("end", 3)]
-    assert measures.critical_path([]) == []
-
-
 def test_a_row_of_the_timeline_is_for_one_job_at_a_time() -> None:
     jobs = [
         job("a", started=0, ended=10, waited_from=0.0),

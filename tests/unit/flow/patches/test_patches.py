@@ -42,10 +42,8 @@ def test_what_is_replaced_is_there(patch: Patch) -> None:
 
 
 @each_patch
-def test_its_entry_is_of_the_same_version_and_module(patch: Patch) -> None:
-    entry = ENTRIES[patch.upstream]
-    assert entry.seen_with.startswith(patch.seen_with)
-    assert f"fasthep_smk/{patch.module}" in entry.modules
+def test_its_entry_names_the_module(patch: Patch) -> None:
+    assert f"fasthep_smk/{patch.module}" in ENTRIES[patch.upstream].modules
 
 
 @each_patch

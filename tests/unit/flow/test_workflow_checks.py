@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.flow.datasets import dataset_findings
+from fasthep_smk.flow.workflow_checks import double_findings
 
 
 def problems(*datasets: dict[Any, Any]) -> list[str]:
-    found = dataset_findings({"data": {"datasets": list(datasets)}}, workflow="w.yaml")
+    found = double_findings({"data": {"datasets": list(datasets)}}, workflow="w.yaml")
     return [f"{one.key}: {one.problem}" for one in found]
 
 
