@@ -41,6 +41,33 @@ def output_findings(variation: Variation, *, workflow: str) -> list[Finding]:
     return [*findings, *_product_findings(variation, workflow)]
 
 
+def shared_findings(variations: list[Variation], *, workflow: str) -> list[Finding]:
+    """Return writers and renders of which several variations would write one file.
+
+    Each variation has a folder of its own in the build folder, for relative paths.
+    """
+    owners: dict[tuple[str, str], dict[str, str]] = {}
+    for item in variations:
+        for node in item.graph.nodes.values():
+            target = _target(node) if node.role == "sink" and node.published else None
+            if target is not None and target[1].startswith("/"):
+                key, path = target
+                owners.setdefault((key, normpath(path)), {})[item.label] = node.stage
+    return [
+        Finding(
+            file=workflow,
+            key=f"analysis.stages[{next(iter(stages.values()))!r}]",
+            problem=f"{len(stages)} variations ({', '.join([*stages][:4])}) would write one file, "
+            f"each over the other's: '{key}' is absolute",
+            value=path,
+            expected="a relative path: each variation has its own folder in the build folder",
+            hint="or --variation NAME, to run one of them",
+        )
+        for (key, path), stages in owners.items()
+        if len(stages) > 1
+    ]
+
+
 def _product_findings(variation: Variation, workflow: str) -> Iterator[Finding]:
     """Find stages whose histogram, cutflow or other product FAST-HEP writes to one file."""
     owners: dict[tuple[str, str], list[str]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,7 @@ from fasthep_smk.storage.task_table import Part
 from fasthep_smk.util import files
 from fasthep_smk.util.files import FileFacts
 
-__all__ = ["Reuse", "archive_results", "asked", "note_rewritten", "reuse_results"]
+__all__ = ["Reuse", "archive_results", "asked", "note_rewritten", "overwritten", "reuse_results"]
 
 #: What the end of a run is, of which the summary is a result.
 _ENDS = ("finish", "publish")
@@ -81,6 +81,33 @@ def archive_results(rules: Iterable[Rule], build: Path) -> list[str]:
     return store.archive_results(
         {name for record in records if record for name in record["results"]}
     )
+
+
+def overwritten(rules: Iterable[Rule], build: Path, own: set[str]) -> Iterator[str]:
+    """Yield a warning for each rule of which several jobs have written one file differently.
+
+    ``own`` are the nodes of the user's; FAST-HEP's are looked at before the run. Its observers
+    write to ``reports`` whatever the partition.
+    """
+    for rule in rules:
+        versions: dict[str, list[tuple[Job, FileFacts]]] = {}
+        for job in rule.jobs.values():
+            record = read(build / job.folder) if own & {*job.nodes} else None
+            for name, facts in record["results"].items() if record else ():
+                versions.setdefault(name, []).append((job, facts))
+        for name, written in versions.items():
+            first = written[0][1]
+            if name.startswith("reports/") or all(facts == first for _, facts in written):
+                continue
+            jobs = [job for job, _ in written]
+            stages = [node.removeprefix("stage.") for node in jobs[0].nodes if node in own]
+            keys = ["['partition']['id']"] if jobs[0].partition else []
+            keys += ["['variation']['name']"] if len({job.variation for job in jobs}) > 1 else []
+            unique = " and ".join(f"ctx{key}" for key in keys or ["['dataset_name']"])
+            yield (
+                f"{name} was written by {len(jobs)} jobs of {' or '.join(stages)}, each over the "
+                f"other's: only one of these is left. Let the file's name contain {unique}"
+            )
 
 
 def note_rewritten(rules: Iterable[Rule], build: Path, names: Collection[str]) -> None:

@@ -118,6 +118,11 @@ def adopt(rule: Rule, job: Job, index: Index, store: JobStore) -> Record | None:
         "started": min(record["started"] for record in records.values()),
         "ended": max(record["ended"] for record in records.values()),
         "results": results if writes else {},
+        "outside": {
+            node: made
+            for folder, nodes in chosen.nodes.items()
+            for node, made in run_records.outside_of(records[folder], nodes).items()
+        },
         "observed": list(
             dict.fromkeys(
                 digest for record in records.values() for digest in record.get("observed", ())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fasthep_smk.reuse import archive_results, asked
+from fasthep_smk.reuse import archive_results, asked, overwritten
 from fasthep_smk.run import credential_need, report_page
 from fasthep_smk.storage import batch_jobs, failures, last_run
 from fasthep_smk.storage.missing_report import reported, said_by_jobs
@@ -221,6 +221,9 @@ def conclude(finished: Finished) -> Concluded:
     disk = cleanup.after_run(build, keep, shown=settings.outdir)
     if finished.done:
         warn(_edited(translation.digests))
+        nodes = [node for item in translation.variations for node in item.graph.nodes.values()]
+        own = {node.id for node in nodes if not node.published}
+        warn(overwritten(translation.rules, build, own))
     warn(said_by_jobs(build))
     incomplete = reported(build)  # since an earlier run, perhaps
     if translation.settings.without and settings.accept_missing is not None:

@@ -183,7 +183,14 @@ class Checks:
         self._change_of = cache(self._look)
 
     def change(self, record: Record) -> str | None:
-        """Return what has changed, in words; ``None`` if nothing has."""
+        """Return what has changed, in words; ``None`` if nothing has.
+
+        That includes files that the job has written outside the build folder.
+        """
+        for node, made in record.get("outside", {}).items():
+            for path, stamp in made.items():
+                if (now := files.stamp(path)) != stamp:
+                    return f"{path}, written by {node}, {'has changed' if now else 'is gone'}"
         changes = (self._change_of(digest) for digest in record.get("observed") or ())
         return next((text for text in changes if text is not None), None)
 

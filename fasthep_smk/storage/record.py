@@ -171,6 +171,9 @@ def content_of(saved: Saved, runs: Iterable[RunFacts]) -> Content:
 class Record(Content):
     """All of it. ``submitted``, ``started`` and ``ended`` are seconds since 1970 (UTC).
 
+    ``outside`` are files that FAST-HEP's writers and plots have made outside the build folder: by
+    node and absolute path their stamps (:func:`files.stamp`).
+
     ``submitted`` is known of jobs that a batch system or a pilot got, each for itself or in a
     bundle; ``events`` is how many a partition has. ``waited_for`` is the pool that has not come in
     time: it ran in its fallback.
@@ -195,6 +198,7 @@ class Record(Content):
     batch_job: str | None
     earlier: list[EarlierAttempt]
     results: dict[str, FileFacts]
+    outside: NotRequired[dict[str, dict[str, str]]]
     made_of: MadeOf
     build: NotRequired[str]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, cast
 
-from fasthep_smk.storage.record import Content, RunFacts
+from fasthep_smk.storage.record import Content, Record, RunFacts
 from fasthep_smk.util.documents import JsonObject
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ def runs(
                 if item.get("node_id") in wanted
             ],
         }
+
+
+def outside_of(record: Record, nodes: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return what these nodes of a job have written outside the build folder."""
+    return {node: made for node, made in record.get("outside", {}).items() if node in nodes}
 
 
 def fits(record: Content, partition: PartitionData | None) -> bool:

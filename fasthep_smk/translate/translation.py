@@ -42,7 +42,7 @@ from fasthep_smk.flow.workflow_checks import (
     pickles_of,
 )
 from fasthep_smk.plan.bundles import bundle
-from fasthep_smk.plan.checks import name_findings, output_findings
+from fasthep_smk.plan.checks import name_findings, output_findings, shared_findings
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.node_routes import gpu_findings
 from fasthep_smk.plan.partitions import (
@@ -344,6 +344,7 @@ def plan(compiled: Compiled) -> Planned:
     findings = name_findings(variations, workflow=compiled.shown)
     for item in variations:
         findings += output_findings(item, workflow=compiled.shown)
+    findings += shared_findings(variations, workflow=compiled.shown)
     _raise_if_any(findings, compiled)
     with Preflight(
         ()

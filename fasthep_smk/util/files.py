@@ -214,6 +214,15 @@ def sha256_bytes(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def stamp(path: str) -> str:
+    """Return a file's size and time, in seconds as some keep no fractions; empty: it is gone."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 (of many thousands)
+    except OSError:
+        return ""
+    return f"{status.st_size}|{int(status.st_mtime)}"
+
+
 class FileFacts(TypedDict):
     """What tells a file from another one: its size (bytes) and its SHA-256 (hexadecimal)."""
 

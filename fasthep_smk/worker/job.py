@@ -58,8 +58,9 @@ class Sent:
 class WorkerJob:
     """One job of a task table: its key, how it was sent out, and what it has made so far.
 
-    ``results`` are files for the user, by their paths in the build folder. ``bundle`` is the key of
-    the bundle that it runs in, ``marker`` that one's file.
+    ``results`` are files for the user, by their paths in the build folder, ``outside`` the stamps
+    of those elsewhere, by node and path. ``bundle`` is the key of the bundle that it runs in,
+    ``marker`` that one's file.
     """
 
     build: Path
@@ -67,6 +68,7 @@ class WorkerJob:
     key: str
     sent: Sent
     results: list[str] = field(default_factory=list)
+    outside: dict[str, dict[str, str]] = field(default_factory=dict)
     bundle: str | None = None
     marker: str | None = None
 

@@ -47,6 +47,7 @@ class TakenOver:
         self.streams: Store = {}
         self.runs: list[RunFacts] = []
         self.results: list[str] = []
+        self.outside: dict[str, dict[str, str]] = {}
         self.jobs: list[str] = []
         self._shared: list[tuple[Path, Record, Key]] = []
         self._cached: list[tuple[Path, Record, Key]] = []
@@ -77,6 +78,7 @@ class TakenOver:
         runs = run_records.runs(record, self.job.entry.partition, adopted.nodes)
         self.runs += relocate(list(runs), there, here)
         self._take_results(record, adopted.results)
+        self.outside |= run_records.outside_of(record, adopted.nodes)
         self.jobs.append(f"{record['rule']}/{record['key']}")
 
     def _take_results(self, record: Record, names: Iterable[str]) -> None:

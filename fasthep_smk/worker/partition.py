@@ -25,6 +25,7 @@ from fasthep_smk.storage.task_table import Read
 from fasthep_smk.util.masking import masked
 from fasthep_smk.worker import cached_streams
 from fasthep_smk.worker.job import WorkerJob, staging
+from fasthep_smk.worker.outside import note_outside
 from fasthep_smk.worker.partial import NotAdoptable, TakenOver, run_part
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def _part(job: WorkerJob, plan: Plan, folder: Path) -> Content | None:
     made_anew = {(entry["node"], entry["port"]) for entry, _ in kept}
     _add(content, [*kept, *taken.cached(made_anew)])
     job.results.extend(taken.results)
+    job.outside.update(taken.outside)
     new_record = content_of(content, relocate([run], str(folder), str(job.build)))
     new_record["ran"], new_record["adopted"] = list(part.nodes), taken.jobs
     return new_record
@@ -130,6 +132,7 @@ def _saved(
     job: WorkerJob, plan: Plan, store: Store, stage: str, taken: TakenOver | None = None
 ) -> Saved:
     """Write the job's products; those of earlier jobs that are files of their own are shared."""
+    note_outside(job, plan, store)
     kept = []
     for keep in job.table.keeps:
         key = keep.key

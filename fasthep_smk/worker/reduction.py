@@ -25,6 +25,7 @@ from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.worker.export import export_histograms
 from fasthep_smk.worker.job import WorkerJob, staging
+from fasthep_smk.worker.outside import note_outside
 from fasthep_smk.worker.plots import run_end, told
 
 if TYPE_CHECKING:
@@ -334,6 +335,7 @@ def _is_kept(plan: Plan, key: Key) -> bool:
 
 
 def _save(job: WorkerJob, plan: Plan, store: Store, stage: str) -> Saved:
+    note_outside(job, plan, store)
     files_of = {keep.key: keep.file for keep in job.table.keeps}
     kept = [
         Product(

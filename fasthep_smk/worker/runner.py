@@ -339,6 +339,7 @@ def _run(job: WorkerJob, earlier: list[EarlierAttempt]) -> None:
         "batch_job": job.sent.batch_job,
         "earlier": earlier,
         "results": {name: files.described(job.build / name) for name in sorted(set(job.results))},
+        "outside": job.outside,
         "made_of": job.made_of,
         "build": str(job.build),
         **content,

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import uproot
 
 from tests.integration.conftest import Run
 from tests.support.forms import some
@@ -67,6 +68,55 @@ def test_deleted_results_are_made_again(finished: Path, smk: Run) -> None:
     assert smk("workflow.yaml", "-j", "2", cwd=finished).returncode == 0
     assert (finished / "build/artifacts/plots/Met.png").is_file()
     assert (finished / "build/artifacts/files/skim/dy/0_0.root").is_file()
+
+
+def test_files_outside_the_build_folder_are_made_again(analysis: Path, smk: Run) -> None:
+    workflow, there = analysis / "workflow.yaml", analysis / "there"
+    plain = workflow.read_text().replace("path: skim.root", f"path: {there}/skim.root")
+    plain = plain.replace("{style: met, when: final}", f"{{style: met, out: {there}/met.png}}")
+
+    def run(text: str) -> float:
+        workflow.write_text(text)
+        done = smk("workflow.yaml", "-j", "2", cwd=analysis)
+        assert done.returncode == 0, done.stderr
+        assert "Nothing to do" in jobs_to_run(smk, analysis)
+        assert (there / "met.png").is_file()
+        files = sorted(there.glob("skim/*/*.root"))
+        assert len(files) == 3
+        return sum(uproot.open(path)["events"].num_entries for path in files)
+
+    written = run(plain)
+    assert run(plain.replace("met > 5", "met > 20")) < written
+    assert run(plain) == written  # the edit is undone
+    (there / "met.png").unlink()
+    assert jobs_to_run(smk, analysis).startswith("1 of 4 jobs would run")
+    why = smk("why", "workflow.yaml", cwd=analysis).stdout.split()
+    assert "met.png, written by render.Met.0, is gone" in " ".join(why)
+    shutil.rmtree(there)
+    assert run(plain) == written
+
+
+def test_a_file_of_several_jobs_gets_a_warning(finished: Path, smk: Run) -> None:
+    ops, workflow = finished / "own_ops.py", finished / "workflow.yaml"
+    returns = "    return ak.with_field"
+    writes = "    (Path(ctx['outdir']) / 'list.txt').write_text(str(stream.met.tolist()))\n"
+    ops.write_text(
+        "from pathlib import Path\n" + ops.read_text().replace(returns, writes + returns)
+    )
+    with workflow.open("a") as stream:
+        stream.write("systematics:\n  include_nominal: true\n  variations:\n")
+        stream.write("    - {name: up, replace: {met: MET_px}}\n")
+    done = smk("workflow.yaml", "-j", "2", "--no-preflight", cwd=finished)
+    assert done.returncode == 0, done.stderr
+    unique = "ctx['partition']['id'] and ctx['variation']['name']"
+    said = "list.txt was written by 6 jobs of Own, each over the other's: only one of these is left"
+    assert f"warning: {said}. Let the file's name contain {unique}\n" in done.stderr
+    name = "f\"list_{ctx['partition']['id']}_{ctx.get('variation', {}).get('name')}.txt\""
+    ops.write_text(ops.read_text().replace("'list.txt'", name))
+    done = smk("workflow.yaml", "-j", "2", "--no-preflight", cwd=finished)
+    assert done.returncode == 0, done.stderr
+    assert "written by" not in done.stderr
+    assert len([*(finished / "build").glob("list_*_*.txt")]) == 6
 
 
 def test_a_run_of_a_part_leaves_the_results_of_the_end_in_place(finished: Path, smk: Run) -> None:
