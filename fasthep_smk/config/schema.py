@@ -171,13 +171,10 @@ def _document(schema: tuple[str, str]) -> JsonObject:
 def _written_out(part: JsonObject) -> JsonObject:
     """Return a part of the schema of FAST-HEP's language, which does not say again and again:
 
-    - what FAST-HEP makes a text of may be a number: ``text``;
     - a mapping can have no keys but those that are listed, if nothing is said of others;
     - one that can have no others can have comments;
     - what is expected of a mapping are its keys.
     """
-    if part.get("type") == "text":
-        part["type"] = ["string", "number", "boolean", "null"]
     if "type" in part and "properties" in part:
         part.setdefault("additionalProperties", False)
         if "description" not in part:

@@ -145,7 +145,9 @@ def run(session: RunSession) -> Finished:
         report_page.note_that_all_is_done(translation)
         return Finished(translation, session.page, 0)
     with report_page.noting(translation, session.page):
-        return _run_jobs(session)
+        finished = _run_jobs(session)
+        report_page.note_end(finished.translation)
+    return finished
 
 
 def _run_jobs(session: RunSession) -> Finished:
@@ -225,13 +227,13 @@ def conclude(finished: Finished) -> Concluded:
         own = {node.id for node in nodes if not node.published}
         warn(overwritten(translation.rules, build, own))
     warn(said_by_jobs(build))
+    if last_run.is_unfinished(build):
+        warn([f"{last_run.UNFINISHED}; other results are those of an earlier run"])
     incomplete = reported(build)  # since an earlier run, perhaps
     if translation.settings.without and settings.accept_missing is not None:
         from fasthep_smk.run import accept_missing
 
         incomplete = accept_missing.last_word(translation, settings.accept_missing)
-    if last_run.is_unfinished(build):
-        incomplete = f"{last_run.UNFINISHED}; other results are those of an earlier run"
     if finished.done or report_page.is_outdated(build):
         finished.page.write()
     return Concluded(translation, finished.page, finished.done, disk, incomplete)

@@ -110,7 +110,7 @@ class Page:
 
 @contextlib.contextmanager
 def noting(translation: Translation, page: Page) -> Iterator[None]:
-    """Note that a run goes on, and how it has ended; renew the page, and after a failure write it.
+    """Note that a run goes on, or how it has failed; renew the page, and after a failure write it.
 
     That of a run that succeeds is written when it is concluded.
     """
@@ -127,9 +127,14 @@ def noting(translation: Translation, page: Page) -> Iterator[None]:
         if page.is_started:  # else perhaps it lacked what the run has died of
             page.write()
         raise
+
+
+def note_end(translation: Translation) -> None:
+    """Note that a run has ended well; ``translation`` is its last one."""
     folders = [translation.build / job.folder for job in translation.rules[-1].jobs.values()]
     is_whole = all((folder / layout.RECORD).exists() for folder in folders)
-    _end(translation.build, run, "finished" if is_whole else "unfinished")
+    if run := last_run.read(translation.build):
+        _end(translation.build, run, "finished" if is_whole else "unfinished")
 
 
 def note_that_all_is_done(translation: Translation) -> None:

@@ -228,7 +228,7 @@ def test_a_browser_draws_it_and_asks_nobody(ran: Path, tmp_path: Path) -> None:
     assert (
         f"<title>finished: {ran.parent.name}/build</title>" in found.document
     )  # the canary has not sung
-    for name in ("timeline", "concurrency"):
+    for name in ("timeline", "concurrency", "memory"):
         chart = found.document.partition(f'id="{name}"')[2].partition("</figure>")[0]
         assert "<svg" in chart or 'class="plot' in chart, name
 

@@ -125,6 +125,29 @@
         Plot.ruleY([0]),
       ],
     })] : []));
+
+    const memory = told.memory.map(([rule, least, most, asked]) => ({ name: told.rules[rule], rule, least: least / 1e9, most: most / 1e9, asked: asked / 1e9 }));
+    // From megabytes to hundreds of gigabytes: each step of the scale is a factor.
+    const amounts = memory.flatMap((one) => [one.least, one.most, one.asked]).filter((amount) => amount > 0);
+    const [low, high] = amounts.length ? [Math.min(...amounts) / 1.5, Math.max(...amounts) * 1.3] : [0.1, 1];
+    const hasAsked = memory.some((one) => one.asked);
+    // Where there is little room, only factors of ten have a label.
+    const seldom = narrow && hasAsked && high / low > 20;
+    const inBytes = (amount) => seldom && Math.abs(Math.log10(amount) - Math.round(Math.log10(amount))) > 0.01 ? "" : toldInBytes(amount);
+    const toldInBytes = (amount) => amount >= 1 ? `${+amount.toPrecision(3)} GB` : `${+(1000 * amount).toPrecision(3)} MB`;
+    if (memory.length) put("memory", Plot.plot({
+      width, height: memory.length * (narrow ? 44 : 30) + 60, marginLeft: narrow ? 8 : Math.min(240, width / 3),
+      x: hasAsked ? { type: "log", label: null, grid: true, domain: [low, high], ticks: narrow ? 4 : 8, tickFormat: inBytes } : { label: null, grid: true, domain: [0, high], ticks: narrow ? 4 : 8, tickFormat: inBytes },
+      y: { domain: memory.map((one) => one.rule), axis: null, padding: narrow ? 0.55 : 0.35 },
+      marks: [
+        Plot.barX(memory, { x1: (one) => Math.max(low, one.least * 0.985), x2: (one) => Math.max(low, one.most * 1.015), y: "rule", fill: (one) => colour(one.rule), title: (one) => `${one.name}: ${toldInBytes(one.least)} to ${toldInBytes(one.most)}` }),
+        Plot.tickX(memory.filter((one) => one.asked), { x: "asked", y: "rule", stroke: "currentColor", strokeWidth: 2, title: (one) => `asked: ${toldInBytes(one.asked)}` }),
+        Plot.text(memory, narrow
+          ? { x: hasAsked ? low : 0, y: "rule", text: "name", textAnchor: "start", dy: -18 }
+          : { x: hasAsked ? low : 0, y: "rule", text: "name", textAnchor: "end", dx: -6, fontSize: 11 }),
+        Plot.ruleX([hasAsked ? low : 0]),
+      ],
+    }));
   }
 
   let planned;

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from fasthep_smk.contrib.report import document, measures, results, tables
 from fasthep_smk.contrib.report.document import Report, clean
 from fasthep_smk.contrib.report.drawing import drawn
-from fasthep_smk.contrib.report.facts import Facts, gather
+from fasthep_smk.contrib.report.facts import Facts, gather, grouped
 from fasthep_smk.contrib.report.numbers import amount, duration, size, when
 from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.contrib.report.tables import Link, Section
@@ -289,11 +289,14 @@ def _charts(facts: Facts, report: Report) -> str:
         "Red frame: a failed attempt; ◆: an attempt after a failed one.",
         "concurrency": "How many jobs of each pool ran at a time, with the pool's limit (dashed), "
         f"and how many were ready but waited{why}.",
+        "memory": "The range of the memory that jobs of each rule used. If jobs asked for "
+        "memory, a line shows how much, and the scale is logarithmic.",
     }
     figures = "".join(
         f'<figure><figcaption id="on-{name}">{caption}</figcaption><div class="chart" '
         f'id="{name}" role="img" aria-labelledby="on-{name}"></div></figure>'
         for name, caption in charts.items()
+        if name != "memory" or facts.new
     )
     return (
         "<p class=note>What ran in the last run, by the time since the run began."
@@ -310,8 +313,7 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
     first = min((job.waited_from or job.started for job in jobs), default=0.0)
     zero = min(facts.run["started"], first) if facts.run else first
     rows, row, grey = measures.lanes(jobs)
-    rules = dict.fromkeys(job.rule for job in jobs)
-    index = {rule: number for number, rule in enumerate(rules)}
+    index = {rule: number for number, rule in enumerate(grouped(jobs, lambda job: job.rule))}
     times, waiting, running = measures.concurrency(jobs)
 
     def since(moment: float) -> float:
@@ -341,6 +343,15 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
         "queue": [
             [since(wait.time), clean(wait.pool), clean(wait.reason), wait.jobs]
             for wait in facts.waited
+        ],
+        "memory": [
+            [
+                index[rule],
+                min(job.memory for job in members),
+                max(job.memory for job in members),
+                max(job.asked_memory or 0 for job in members),
+            ]
+            for rule, members in grouped(facts.new, lambda job: job.rule).items()
         ],
         "made": report.made,
         "again": again,
