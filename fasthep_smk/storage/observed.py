@@ -97,6 +97,7 @@ class Surroundings:
             name: value for name, value in variables.items() if f"${name}" not in ignored
         }
         self._identity = cache(self._look)
+        self._file_identity = cache(file_identity)  # a file may have several names
         self._folders = cache(self._look_for)
 
     def name_of(self, path: str) -> str:
@@ -164,10 +165,11 @@ class Surroundings:
             from fasthep_smk.flow.op_identity import module_file
 
             file = module_file(name)
-            return file_identity(file if file is not None else self.path_of(path))
+            return self._file_identity(str(file) if file is not None else self.path_of(path))
         if kind == "ignored":
             return kind if name in self._ignored else None
-        return file_identity(self.near(name, path) if kind == "near" else self.path_of(name))
+        place = self.near(name, path) if kind == "near" else self.path_of(name)
+        return self._file_identity(place)
 
 
 class Checks:

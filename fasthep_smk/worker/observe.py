@@ -279,7 +279,7 @@ class Observer:
         """Return what the job was observed to read, and the files that have changed meanwhile."""
         self._hear()
         modules, packages = self._all_modules()
-        starts = self._starts(modules)
+        starts = self._starts(modules) if self.read or self._named else set()
         reads: list[Observation] = []
         changed: list[str] = []
         for path, by, before, now in self._inputs():
@@ -430,11 +430,11 @@ class Observer:
         """Return modules at the top; with ``""``, the workflow, if code looks up its path."""
         own = [name for name, (path, *_) in modules.items() if not is_installed_file(path)]
         tops = {name: name.partition(".")[0] for name in own}
-        found = {top if top in modules else name for name, top in tops.items()}
+        starts = {top if top in modules else name for name, top in tops.items()}
         with contextlib.suppress(OSError):
-            sources = (Path(path).read_bytes() for path, _, _ in modules.values())
-            found |= {""} if any(b"workflow_path" in source for source in sources) else set()
-        return found
+            if any(b"workflow_path" in Path(path).read_bytes() for path, _, _ in modules.values()):
+                starts.add("")
+        return starts
 
     def _name_of(self, path: str) -> str:
         """Return a name of a file that holds on other machines; by a module's folder if need be."""
