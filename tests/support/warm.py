@@ -5,7 +5,7 @@ second or more on imports. Here one process for each process of pytest imports a
 is our fork server, which forks commands in place of jobs. A command forks two more processes before
 it does anything: what it later starts with ``subprocess`` becomes one of those, with the arguments,
 environment, folder and descriptors that it was given. So each process is the child of the same
-parent, in the same session, as ever.
+parent, in the same session, as before.
 
 Tests of what a process imports, how it is started, or how it is killed use a Python of their own.
 With ``FASTHEP_SMK_TESTS_COLD=1`` all of them do.
@@ -386,7 +386,7 @@ class _Spare:
 
 
 class _Popen(subprocess.Popen[Any]):
-    """Starts our own modules in spare processes, and everything else as ever."""
+    """Starts our own modules in spare processes, and everything else as usual."""
 
     spares: ClassVar[list[_Spare]] = []
 
