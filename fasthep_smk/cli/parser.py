@@ -26,7 +26,7 @@ SHELLS = {
 #: Options of a run that Snakemake has, too.
 _SNAKEMAKES = {
     "-h", "--help", "-j", "--cores", "--jobs", "-k", "--keep-going", "-n", "--dry-run", "-q",
-    "--quiet", "-v", "--profile", "--verbose",
+    "--quiet", "-v", "--verbose",
 }  # fmt: skip
 
 

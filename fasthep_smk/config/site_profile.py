@@ -156,7 +156,8 @@ def _settings(folder: Path) -> tuple[YamlMapping, str]:
                 raise Findings.one(
                     "is not a mapping", file=str(folder / name), expected="Snakemake's options"
                 )
-            return content, str(folder / name)
+            # Snakemake takes both spellings: --set-resources and set_resources.
+            return {str(key).replace("_", "-"): content[key] for key in content}, str(folder / name)
     return {}, str(folder / "config.yaml")
 
 

@@ -520,6 +520,7 @@ def _execution(
         profile_sections(document, settings.workflow, root),
         profile=settings.profile,
         workflow=str(settings.workflow),
+        options=settings.site_options,
     )
 
 
