@@ -113,13 +113,13 @@ def place(
             findings.append(finding)
         else:
             wrong = f"{finding.key}: {finding.problem} ({finding.value})"
-            notes.append(f"{wrong}: jobs go to their fallback")
+            notes.append(f"{wrong}: jobs go to their fallback pool")
     has_options = any(attempt.options.get(site.system) for attempt in used)
     if site.folder is None and here is None and site.origin == "strategy" and not has_options:
         notes.append(
-            f"{site.why}: neither the site nor the pools say how to submit jobs: "
+            f"{site.why}, but neither the site nor the pools say how to submit jobs: "
             f"'fasthep-smk site init {site.system} my_site' writes a site, and --profile my_site "
-            "chooses it"
+            "uses it"
         )
     notes += sites.unavailable(site, used)
     findings += _too_long(used, site.longest, site.file)
@@ -150,8 +150,8 @@ def place(
         }
     if piloted := [name for name in by_dataset if any(attempt.pilot for attempt in attempts[name])]:
         notes.append(
-            "execution.sizes.by_dataset has no effect on jobs that pilots run, since all jobs of a "
-            f"pilot are of equal size: {', '.join(piloted)}"
+            f"execution.sizes.by_dataset has no effect on rules {', '.join(piloted)}: pilots run "
+            "their jobs, and all jobs of a pilot have the same size"
         )
         by_dataset = {name: apart for name, apart in by_dataset.items() if name not in piloted}
     fallback_after = {
@@ -318,7 +318,7 @@ def _on_one_machine(
     left = ", ".join(
         dict.fromkeys(repr(attempt.pool) for attempt in cut if attempt.pool not in pools)
     )
-    text = f"pool {left} is larger than this machine: pool {fitting[0].pool!r} instead"
+    text = f"pool {left} is larger than this machine: its jobs use pool {fitting[0].pool!r}"
     return kept, [text] if left else []
 
 
@@ -342,7 +342,7 @@ def capped(placement: Placement, cores: int) -> list[str]:
         for attempt in of_rule
     }
     return [
-        f"pool {pool!r}: {cores} of {cpus} cpus a job, because of --jobs {cores}"
+        f"pool {pool!r}: each job gets {cores} of {cpus} cpus, because of --jobs {cores}"
         for pool, cpus in asked.items()
         if cpus > cores
     ]
@@ -375,7 +375,7 @@ def unsafe_path(execution: Execution, build: Path, launch: Path) -> Finding | No
                 problem=f"{system} would misread the name of {label}",
                 value=as_yaml(str(path)),
                 expected=f"a path without {', '.join(_IN_WORDS.get(char, char) for char in bad)}: "
-                "it is part of the commands of jobs",
+                "job commands contain it",
                 hint=hint,
             )
     return None
