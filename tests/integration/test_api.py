@@ -51,7 +51,7 @@ def test_variations_have_results_of_their_own(tmp_path: Path) -> None:
     with pytest.raises(Findings, match="did you mean 'lumi_up'"):
         results.histogram("MetHist", "lumi_upp")
     fasthep_smk.run(workflow, cwd=tmp_path, variation="lumi_up").histogram("MetHist")
-    with pytest.warns(UserWarning, match="the last run made variation 'lumi_up' alone"):
+    with pytest.warns(UserWarning, match="the last run made only variation 'lumi_up'"):
         results.histogram("MetHist")
 
 
@@ -128,7 +128,7 @@ def test_what_is_wrong_is_an_exception(analysis: Path) -> None:
         fasthep_smk.run("-n", cwd=analysis)
     with pytest.raises(TypeError, match="a dry run has no results"):
         fasthep_smk.run("workflow.yaml", cwd=analysis, dry_run=True)
-    with pytest.raises(TypeError, match="outdir: a path"):
+    with pytest.raises(TypeError, match="outdir must be a path"):
         fasthep_smk.run("workflow.yaml", cwd=analysis, outdir=["a", "b"])
     with pytest.raises(TypeError, match="profile: one value"):
         fasthep_smk.run("workflow.yaml", cwd=analysis, profile=["a", "b"])

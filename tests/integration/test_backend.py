@@ -152,7 +152,7 @@ def test_all_variations_are_run(project: Path) -> None:
     with (project / "workflow.yaml").open("a") as stream:
         stream.write(VARIED)
     said = fasthep(project, *COMMAND)
-    assert "all variations were run: nominal, other" in said
+    assert "the run included all variations: nominal, other" in said
     histograms = project / "build/artifacts"
     nominal, other = (histograms / name / "histograms/Met.pkl" for name in ("nominal", "other"))
     assert nominal.read_bytes() != other.read_bytes()
@@ -187,5 +187,5 @@ def test_a_plan_of_an_earlier_workflow_is_refused(
     hepflow.api.compile_workflow_file("workflow.yaml", outdir="b")
     text = (project / "workflow.yaml").read_text()
     (project / "workflow.yaml").write_text(text.replace("met > 5", "met > 6"))
-    with pytest.raises(RunFailed, match="compile it again"):
+    with pytest.raises(RunFailed, match="compile the workflow again"):
         hepflow.api.run_plan_file("b/compile/plan.yaml", backend="snakemake")

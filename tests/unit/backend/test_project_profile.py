@@ -45,7 +45,7 @@ def test_a_registry_of_the_users_is_refused_with_the_lines_to_add(tmp_path: Path
     own.write_text("includes: ['hepflow:registry', mine]\n")
     with pytest.raises(Findings, match=r"- hepflow:registry\n +- fasthep_smk:registry"):
         enable(tmp_path)
-    with pytest.raises(Findings, match="it is not removed"):
+    with pytest.raises(Findings, match="is not removed: you have edited it"):
         disable(tmp_path)
     (own.parent / "mine.yaml").write_text(f"includes: ['{OURS}']\n")
     assert not enable(tmp_path).written, "it leads there already"
