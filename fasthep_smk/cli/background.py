@@ -116,7 +116,7 @@ def retry(name: str, folder: Path) -> int:
     for left in mine:
         _cancel(left, build)
         who = "the run" if run_lock.holder(build) else "the next run"
-        print(f"job {left.queued.batch_id} ({left.job.name}) was cancelled: {who} submits it again")
+        print(f"job {left.queued.batch_id} ({left.job.name}) cancelled: {who} submits it again")
     return 0
 
 

@@ -56,7 +56,7 @@ def test_an_edited_file_is_not_removed(tmp_path: Path) -> None:
     enable(tmp_path)
     with (tmp_path / PATH).open("a") as stream:
         stream.write("  - mine\n")
-    with pytest.raises(Findings, match="was edited, or not written by fasthep-smk enable"):
+    with pytest.raises(Findings, match="is not removed: you have edited it"):
         disable(tmp_path)
     assert (tmp_path / PATH).is_file()
 

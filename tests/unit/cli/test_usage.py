@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("site init slrum", "did you mean 'slurm'?"),
         ("w.yaml v.yaml", "unexpected 'v.yaml': 'fasthep-smk run' takes WORKFLOW"),
         ("w.yaml -j some", "'some' is neither a positive whole number nor 'all'"),
-        ("w.yaml --cores 0", "'0' is not a positive whole number"),
+        ("w.yaml --cores 0", "'0' is neither a positive whole number nor 'all'"),
         ("w.yaml --chunk-size 10q", "such as 100000, 100k or 1.5M"),
         ("w.yaml --chunk-size 0.5", "such as 100000, 100k or 1.5M"),
         ("w.yaml --keep sum", "invalid choice: 'sum' (choose from all, auto, none)"),
