@@ -3,7 +3,7 @@
     mc: {'nominal': 15.0, 'up': 20.0}
     MC: {'nominal': 10.0, 'up': 0.0}
 
-Expected: an error for `MC`: no dataset has it.
+Expected: an error for `MC`, because no dataset has this eventtype.
 """
 
 import os

@@ -4,8 +4,8 @@
     Run complete
     status: 0
 
-Expected: a status that is not 0; and the backend is told the paths of workflow and plan, the other
-variations and what the command line says.
+Expected: a status that is not 0. The backend also gets the paths of workflow and plan, the other
+variations, and the options of the command line.
 """
 
 import os

@@ -2,8 +2,8 @@
 
     refused: Unknown backend strategy 'snakemake.default'
 
-Expected: it runs if fasthep-smk is installed; else `... Install fasthep-smk to provide optional
-profile 'fasthep_smk:registry'.`
+Expected: the workflow runs if fasthep-smk is installed. Otherwise the message ends with `Install
+fasthep-smk to provide optional profile 'fasthep_smk:registry'.`
 """
 
 import os

@@ -23,7 +23,7 @@ rule all:
 begin = time.perf_counter()
 subprocess.run(["sh", "-c", "touch other.txt"])
 print("the command alone takes less than a second:", time.perf_counter() - begin < 1)
-# As a plugin's jobs are: RealExecutor.format_job_exec
+# The command of a plugin's job, as RealExecutor.format_job_exec makes it
 command = [sys.executable, "-m", "snakemake", "--mode", "remote", "--target-jobs", "all:"]
 begin = time.perf_counter()
 done = subprocess.run([*command, "--cores", "1", "--force"], capture_output=True, text=True)

@@ -2,7 +2,7 @@
 
     no and yes: [1.0, 1.0] overflow: 2.0
 
-Expected: an error that names the axis and the value 2, or three events with a yes.
+Expected: an error that names the axis and the value 2, or three events that count as yes.
 """
 
 import os

@@ -2,7 +2,7 @@
 
     run_branches_observer() got an unexpected keyword argument 'node_id'
 
-Expected: the run ends well, with the report of the branches.
+Expected: the run ends well, and writes the report of the branches.
 """
 
 import os

@@ -3,7 +3,7 @@
     ['mu']: 1 pairs of two muons
     ['mu', 'mu']: 6 pairs of two muons
 
-Expected: an error for the second.
+Expected: an error for the second line.
 """
 
 import awkward as ak

@@ -3,8 +3,8 @@
     of x 0.5, None, 1.5 and y None, 1.5, 0.5: [[0, 1], [1, 0]]
     20**2 + 1**2 = 145.0
 
-Expected: an error that names the column and says that values of it are missing; for squares, 401,
-or an error.
+Expected: for the first line, an error that says which column has missing values. For the second
+line, 401 or an error.
 """
 
 import awkward as ak

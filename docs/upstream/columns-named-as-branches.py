@@ -3,7 +3,7 @@
     y: the run ends well
     x: NameError: name 'x' is not defined. While evaluating expression 'good *
 
-Expected: the branch is read and the run ends well for both.
+Expected: in both cases, the branch is read and the run ends well.
 """
 
 import contextlib

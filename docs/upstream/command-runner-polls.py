@@ -2,7 +2,7 @@
 
     a command takes at least 0.1 s: True
 
-Expected: `False`. The second line shows both times; `subprocess.run` takes some milliseconds.
+Expected: `False`. A second line shows both times: `subprocess.run` takes some milliseconds.
 """
 
 import subprocess

@@ -4,7 +4,7 @@
     All: 'x > 4.5' passes 10 of 10 events
     All: {step: ['x > 4.5']} passes 10 of 10 events
 
-Expected: 5 events for the first, an error for the others.
+Expected: 5 events in the first line, and an error for the other lines.
 """
 
 import os

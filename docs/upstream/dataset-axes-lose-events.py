@@ -2,7 +2,7 @@
 
     events: 20, in the histogram: 10
 
-Expected: an error: `b` is no category.
+Expected: an error that says that `b` is not among the categories.
 """
 
 import os

@@ -2,7 +2,7 @@
 
     ValueError: execution.pools['default'].resources must be a string
 
-Expected: it is compiled, as documented; or the documentation describes the other form.
+Expected: the workflow is compiled, or the documentation describes the other form.
 """
 
 import os

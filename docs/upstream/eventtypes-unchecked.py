@@ -3,7 +3,7 @@
     data: 10 events in the histogram of data
     dta: 0 events in the histogram of data
 
-Expected: an error for `dta`, or a warning that only `data` and `mc` are used by stages.
+Expected: an error for `dta`, or a warning that stages use only `data` and `mc`.
 """
 
 import os

@@ -2,7 +2,7 @@
 
     events in the file: 10, counted: 30
 
-Expected: an error, at least for the file that stands twice in one dataset.
+Expected: an error, at least for the file that is listed twice in one dataset.
 """
 
 import json

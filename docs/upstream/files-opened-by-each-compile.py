@@ -2,7 +2,7 @@
 
     opened 8 times
 
-Expected: 1, or 2 where nothing is kept between two compiles.
+Expected: 1; or 2, if nothing is kept between two compiles.
 """
 
 import tempfile

@@ -2,7 +2,7 @@
 
     ValueError: schema validation report inputs must be schema-comparison objects
 
-Expected: `the report is there`, as with one file.
+Expected: `the report is there`, as for a dataset with one file.
 """
 
 import os

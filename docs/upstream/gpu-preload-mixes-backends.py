@@ -1,6 +1,6 @@
-"""Needs a GPU and CuPy. Prints `cuda` for a `dict` of columns, and for records (CuPy 14.2.0) `cannot
-operate on arrays with incompatible backends. Use #ak.to_backend to coerce the arrays to the same
-backend`.
+"""This script needs a GPU and CuPy. For a `dict` of columns, it prints `cuda`. For records, it prints
+with CuPy 14.2.0 `cannot operate on arrays with incompatible backends. Use #ak.to_backend to coerce
+the arrays to the same backend`.
 
 Expected: `cuda` twice.
 """

@@ -5,7 +5,7 @@
     count, {low: 0, high: 9, nbins: -9}: TypeError
     count, [0, 3, 9]: TypeError
 
-Expected: an error from the compiler for each.
+Expected: an error from the compiler for each line.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 
     Snakemake ends with status 1 after 1 try
 
-Expected: it tries for some minutes, or at least as often as `--retries` says.
+Expected: Snakemake tries for some minutes, or at least as often as `--retries` says.
 """
 
 import os
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 os.chdir(tempfile.mkdtemp())
-# A schedd that does not answer: here none is running.
+# No schedd runs here, so none answers.
 Path("condor_config").write_text("SCHEDD_HOST = localhost\nCOLLECTOR_HOST = localhost:1\n")
 Path("Snakefile").write_text("rule all:\n    output: 'out.txt'\n    shell: 'touch out.txt'\n")
 command = [sys.executable, "-m", "snakemake", "--executor", "htcondor", "--jobs", "1"]

@@ -4,7 +4,7 @@
     {variabels: [{name: y, expr: "x + 3"}]}, y: the first event is in bin 0
     {variables: [{name: y, expr: "x + 3"}]}, yy: ValueError in the run
 
-Expected: bin 3 for the first, and an error from the compiler for the others.
+Expected: bin 3 in the first line, and an error from the compiler for the other lines.
 """
 
 import contextlib

@@ -6,7 +6,7 @@
     the results are those without in: True
     the results are those without when and out: True
 
-Expected: an error for each.
+Expected: an error for each of these keys.
 """
 
 import json

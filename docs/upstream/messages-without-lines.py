@@ -3,7 +3,7 @@
     analysis.stages[0].applies_to only supports eventtype in this release; unsupported keys: ['eventtypes']
     it names stages.yaml: False
 
-Expected: `True`, and the line.
+Expected: `True`, and a message that also names the line.
 """
 
 import os

@@ -2,7 +2,7 @@
 
     datasets: ['201808', 'True']
 
-Expected: the names that stand in the file, or an error that asks for quotes.
+Expected: the names as they are in the file, or an error that asks for quotes.
 """
 
 import contextlib

@@ -4,7 +4,7 @@
     pt > min_pt: KeyError: "Required field 'Jet_min_pt' is missing from event stream"
     root(pt) > 4: KeyError: "Required field 'Jet_root' is missing from event stream"
 
-Expected: all three are evaluated, as the variable `Low` is.
+Expected: all three expressions are evaluated, like the variable `Low`.
 """
 
 import contextlib

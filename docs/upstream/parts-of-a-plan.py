@@ -51,7 +51,7 @@ plan = load_plan_file("build/compile/plan.yaml")
 (partition,) = plan.partitions
 context = build_partition_context(plan, base_ctx={"outdir": "build"}, partition=partition)
 values = execute_plan_partition(plan, ctx=context)
-execute_plan_partition(plan, ctx=context, initial_values=values)  # all of it is there
+execute_plan_partition(plan, ctx=context, initial_values=values)  # of all nodes
 
 import own
 

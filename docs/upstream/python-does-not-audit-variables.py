@@ -3,7 +3,7 @@
     events when it is set: ['os.putenv']
     events when it is read: []
 
-Expected: an event in the second line, too.
+Expected: an event also in the second line.
 """
 
 import os

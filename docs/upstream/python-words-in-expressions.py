@@ -5,7 +5,7 @@
     3 < x < 7: ValueError in the run
     x > 4 & good: 9 events
 
-Expected: an error from the compiler for the last three, which names the expression.
+Expected: for each of the last three, an error from the compiler that names the expression.
 """
 
 import json

@@ -3,7 +3,7 @@
     (jetId & 1) != 0: [[40.0, 30.0]]
     jetId & 1: [[50.0, 40.0, 40.0]]
 
-Expected: an error for the second, or the same as the first.
+Expected: an error for the second line, or the same result as in the first.
 """
 
 import os

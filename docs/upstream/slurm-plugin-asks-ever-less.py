@@ -2,7 +2,7 @@
 
     seconds between looks at a running job: 15 … 180
 
-Expected: 5 seconds throughout, as asked for.
+Expected: 5 seconds each time, as the option says.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ plugin.get_min_job_age = lambda: 300
 
 settings = SimpleNamespace(
     init_seconds_before_status_checks=5,
-    seconds_between_status_checks=5,  # as a user would ask for
+    seconds_between_status_checks=5,  # the user's option
     status_attempts=1,
     status_command="squeue",
 )

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import snakemake_executor_plugin_slurm as plugin
 
 
-async def no_answer(command, logger):  # what it returns while the controller does not answer
+async def no_answer(command, logger):  # the result while the controller does not answer
     return None, None
 
 

@@ -2,7 +2,7 @@
 
     most jobs at once: 1
 
-Expected: `2`: second attempts do not need `small`.
+Expected: `2`, because second attempts do not need `small`.
 """
 
 import os

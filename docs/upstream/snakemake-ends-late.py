@@ -1,6 +1,6 @@
-"""Prints how long Snakemake runs on after its last job: 1.5 s on one machine.
+"""Prints how long Snakemake runs after its last job: 1.5 s on one machine.
 
-Expected: 0.1 s, as with the thread of the timer as a daemon.
+Expected: 0.1 s, as if the timer's thread were a daemon.
 """
 
 import os

@@ -2,7 +2,7 @@
 
     left alone: True
 
-Expected: `False`, or another method that replaces what the rule asks for.
+Expected: `False`, or another method that replaces the resources of the rule.
 """
 
 import inspect

@@ -19,7 +19,7 @@ rule all:
     output: "out.txt"
     shell: "touch {output}"
 """)
-# A Slurm with one job, which is in the queue for good.
+# A Slurm whose only job stays in the queue.
 for name, text in {
     "sbatch": "echo >> submitted.txt; echo 1",
     "squeue": "echo '1|PENDING'",

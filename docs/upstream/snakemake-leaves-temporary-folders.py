@@ -2,7 +2,7 @@
 
     folders left behind: 2
 
-Expected: `folders left behind: 1` at most; the second run could have removed that of the first.
+Expected: `folders left behind: 1` at most. The second run can remove the folder of the first.
 """
 
 import os

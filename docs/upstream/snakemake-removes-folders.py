@@ -19,7 +19,7 @@ Path("Snakefile").write_text("""
 rule all:
     input: "mine/input.txt"
     output: "out.txt"
-    shell: "cp {input} {output}; mv {input} elsewhere.txt"  # as somebody might meanwhile
+    shell: "cp {input} {output}; mv {input} elsewhere.txt"  # somebody could do this meanwhile
 """)
 subprocess.run([sys.executable, "-m", "snakemake", "--cores", "1"], stderr=subprocess.DEVNULL)
 print("the job has run:", Path("out.txt").is_file())

@@ -20,7 +20,7 @@ rule all:
     output: "out.txt"
     retries: 3
     resources: mem_mb=lambda wildcards, attempt: min(attempt, 2) * 1000
-    shell: "echo tried with {resources.mem_mb} MB >> tried.txt; exit 1"  # it needs 3000
+    shell: "echo tried with {resources.mem_mb} MB >> tried.txt; exit 1"  # needs 3000 MB
 """)
 command = [sys.executable, "-m", "snakemake", "--cores", "1"]
 subprocess.run(command, capture_output=True)

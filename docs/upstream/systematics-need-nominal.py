@@ -2,7 +2,7 @@
 
     Systematics are present but no nominal variation was generated
 
-Expected: the variations of the workflow are run.
+Expected: all variations of the workflow run.
 """
 
 import os

@@ -3,7 +3,7 @@
     nominal: weight_expr: one
     up: weight_expr: (one) * (2.0)
 
-Expected: data keep their weight, or an error that `applies_to` belongs to inline mode.
+Expected: data keep their weight, or an error that says that `applies_to` belongs to inline mode.
 """
 
 import os

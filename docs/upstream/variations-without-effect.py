@@ -3,7 +3,7 @@
     x_up has the nodes of nominal: True
     weight_up has the nodes of nominal: True
 
-Expected: an error for each.
+Expected: an error for each variation.
 """
 
 import os

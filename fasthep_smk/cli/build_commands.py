@@ -19,72 +19,76 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "status",
         help="count the jobs done, running, failed and to do; show disk use",
         description="Count the jobs of a build folder that are done, running, failed or to do. "
-        "Show which run uses the folder, and its disk use. Changes nothing.",
+        "Show the disk use of the folder, and which run uses it now. Nothing is changed.",
     )
-    status.add_argument("--json", action="store_true", help="as JSON")
+    status.add_argument("--json", action="store_true", help="print JSON")
     status.add_argument(
         "--verify",
         action="store_true",
-        help="read all files of finished jobs, and list those that are missing, truncated or "
-        "changed: exit status 1 if there are any",
+        help="read all files of finished jobs, and list missing, truncated and changed files; if "
+        "there are any, the exit status is 1",
     )
     report = commands.add_parser(
         "report",
         help="write a page with results, times, and resources requested and used",
-        description="Write BUILD/report.html, one file that needs no network: cutflows, plots, "
-        "histograms, resources of each rule, when jobs ran, failures, versions. A run writes it "
-        "at its end.",
+        description="Write BUILD/report.html, one file that needs no network. It shows cutflows, "
+        "plots, histograms, the resources of each rule, when jobs ran, failures and versions. "
+        "Each run writes this report at its end.",
     )
     shown = report.add_mutually_exclusive_group()
-    shown.add_argument("--text", action="store_true", help="the same tables in the terminal")
-    shown.add_argument("--json", action="store_true", help="the same as JSON")
+    shown.add_argument("--text", action="store_true", help="print the same tables in the terminal")
+    shown.add_argument("--json", action="store_true", help="print the same as JSON")
     compare = commands.add_parser(
         "compare",
         help="show which results of two build folders differ",
-        description="Compare cutflows, histograms bin by bin, plots, skims and other files. "
-        "Exit status 0 if the results are the same, 1 if they differ, 2 if they cannot be "
-        "compared. Changes nothing.",
+        description="Compare cutflows, histograms (bin by bin), plots, skims and other files. The "
+        "exit status is 0 if the results are the same, 1 if they differ, and 2 if they cannot be "
+        "compared. Nothing is changed.",
     )
     compare.add_argument("build", type=values.folder, metavar="BUILD", help="a build folder")
     compare.add_argument("other", type=values.folder, metavar="OTHER", help="another build folder")
-    compare.add_argument("--json", action="store_true", help="as JSON")
+    compare.add_argument("--json", action="store_true", help="print JSON")
     add_trust(compare)
     sizes = commands.add_parser(
         "sizes",
-        help="print what jobs used and what they should request, as a file for --sizes",
-        description="Print, as YAML, how much memory and time the jobs of a build folder used and "
-        "requested, and what such jobs should request. Edit it, and give it to a run with "
+        help="print the memory and time that jobs should request, as a file for --sizes",
+        description="Print, as YAML, how much memory and time the jobs of a build folder used, "
+        "requested and should request. Save and edit this output, and give it to a run with "
         "--sizes.",
     )
-    sizes.add_argument("--json", action="store_true", help="the same as JSON, in bytes and seconds")
+    sizes.add_argument(
+        "--json", action="store_true", help="print the same as JSON, in bytes and seconds"
+    )
     cancel = commands.add_parser(
         "cancel",
         help="stop a run, and cancel its jobs in the batch system",
         description="Stop the run of a build folder as Ctrl-C does, and cancel jobs that an "
-        "earlier run has left in a batch system's queue. Finished jobs are kept.",
+        "earlier run left in the queue of a batch system. Finished jobs are kept.",
     )
     retry = commands.add_parser(
         "retry",
         help="cancel one job in the queue, so that the run submits it again",
-        description="Cancel one job in the queue, such as one that hangs. The run submits it "
-        "again, and this does not use up an attempt.",
+        description="Cancel one job in the queue, for example because it hangs. The run then "
+        "submits the job again. This does not count as a failed attempt.",
     )
     retry.add_argument(
         "job", metavar="JOB", help="the job's name or its number in the queue; status lists both"
     )
     clean = commands.add_parser(
         "clean",
-        help="delete what a finished run does not need",
+        help="delete files that a finished run does not need",
         description="Delete superseded results, event streams between jobs, leftovers of killed "
-        "jobs, logs of succeeded jobs and unused metadata. Results and products stay; a later run "
-        "remakes what it needs.",
+        "jobs, logs of succeeded jobs and unused metadata. Results and products are kept. A later "
+        "run makes deleted files again if it needs them.",
     )
     clean.add_argument(
         "--all",
         action="store_true",
-        help="delete all intermediate files: the next run starts from the beginning",
+        help="delete all intermediate files; the next run then starts from the beginning",
     )
-    clean.add_argument("-n", "--dry-run", action="store_true", help="show what would be freed")
+    clean.add_argument(
+        "-n", "--dry-run", action="store_true", help="show what would be deleted; delete nothing"
+    )
     for command in (status, report, sizes, cancel, retry, clean):
         command.add_argument(
             "build",
@@ -99,9 +103,9 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "--keep",
         choices=("all", "auto", "none"),
         default="auto",
-        help="which intermediate files to keep after a success; all: every file; auto (the "
-        "default): every file, but limit superseded results; none: only those that a run "
-        "without changes needs",
+        help="the intermediate files to keep after a success; all: every file; auto (the default): "
+        "every file, except the oldest superseded results if they take much space; none: only "
+        "files that a run without changes needs",
     )
 
 
@@ -109,6 +113,6 @@ def add_trust(command: Parser) -> None:
     command.add_argument(
         "--trust-build",
         action="store_true",
-        help="use a build folder even if other users have written or may write files in it: "
-        "their code then runs in your name",
+        help="use a build folder even if others wrote or can write files in it; their code may "
+        "then run in your name",
     )

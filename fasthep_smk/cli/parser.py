@@ -26,7 +26,7 @@ SHELLS = {
 #: Options of a run that Snakemake has, too.
 _SNAKEMAKES = {
     "-h", "--help", "-j", "--cores", "--jobs", "-k", "--keep-going", "-n", "--dry-run", "-q",
-    "--quiet", "-v", "--profile", "--verbose",
+    "--quiet", "-v", "--verbose",
 }  # fmt: skip
 
 
@@ -103,61 +103,71 @@ def make_parser() -> Parser:
     _add_init(commands)
     translate = commands.add_parser(
         "translate",
-        help="only write the Snakefile, profile and task tables",
+        help="write the Snakefile, profile and task tables; run nothing",
         description="Write the Snakefile, profile and task tables below OUTDIR/smk; run nothing.",
     )
     why = commands.add_parser(
         "why",
         help="say why each job would run; run nothing",
-        description="Say what has changed for each job that would run. Runs nothing.",
+        description="Say what has changed for each job that would run. Nothing is run.",
     )
-    why.add_argument("--json", action="store_true", help="as JSON")
+    why.add_argument("--json", action="store_true", help="print JSON")
     explain = commands.add_parser(
         "explain",
         help="show rules, pools, requests and files; run nothing",
-        description="Show each rule of a workflow, its pool and the reason for it, what it "
-        "requests, and where each setting comes from. Runs and writes nothing.",
+        description="Show each rule of a workflow with its pool, the reason for this pool, the "
+        "resources that it requests, and the origin of each setting. Nothing is run or written.",
     )
-    explain.add_argument("--json", action="store_true", help="as JSON")
+    explain.add_argument("--json", action="store_true", help="print JSON")
     check = commands.add_parser(
         "check",
-        help="only validate: exit status 0 if the workflow could run",
-        description="Validate a workflow, its input files, pools and site; run and write nothing.",
+        help="check that a workflow could run; run nothing",
+        description="Validate a workflow, its input files, pools and site. Nothing is run or "
+        "written.",
     )
     forecast = commands.add_parser(
         "forecast",
-        help="estimate what the rest of a run will take; run nothing",
-        description="Estimate the time, core-hours, memory and disk that the remaining jobs will "
-        "take, from jobs that are done, such as those of a sample. Runs and writes nothing.",
+        help="estimate the time and resources of the remaining jobs; run nothing",
+        description="Estimate the time, core-hours, memory and disk of the remaining jobs. The "
+        "estimate uses finished jobs, such as those of a sample. Nothing is run or written.",
     )
-    forecast.add_argument("--json", action="store_true", help="as JSON, in seconds and bytes")
+    forecast.add_argument("--json", action="store_true", help="print JSON, in seconds and bytes")
     doctor = commands.add_parser(
         "doctor",
-        help="check that a site can be used, with a probe job for each pool",
-        description="Check batch commands, accounting, credentials, the folder and the requests "
-        "of pools. If all is well, send a probe job to each pool of the workflow, or of the site "
-        "if no workflow is given.",
+        help="check that a site works, with a probe job in each pool",
+        description="Check the batch commands, accounting, credentials, current folder and "
+        "requests of pools. If all is well, send a probe job to each pool of the workflow. "
+        "Without a workflow, send a probe job to each pool of the site.",
     )
     doctor.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
     doctor.add_argument("--profile", metavar="SITE", help="as for run")
-    doctor.add_argument("--json", action="store_true", help="as JSON")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.add_argument(
         "--timeout",
         type=values.positive,
         default=300,
         metavar="SECONDS",
-        help="time limit of all probe jobs together (default: 300)",
+        help="the time limit of all probe jobs together (default: 300)",
     )
-    site = commands.add_parser("site", help="write a first site profile", description="Sites.")
+    site = commands.add_parser(
+        "site", help="write a first site profile", description="Write a first site profile."
+    )
     actions = site.add_subparsers(dest="action", metavar="ACTION", required=True)
     init = actions.add_parser(
         "init",
-        help="ask the batch system and write a first profile",
+        help="write a first site profile, with what the batch system reports",
         description="Ask the batch system for its partitions or slots, limits, GPUs and "
-        "accounting. Write a first profile (config.yaml and pools.yaml), which you adapt.",
+        "accounting, and write a first profile: config.yaml and pools.yaml, for you to adapt.",
     )
-    init.add_argument("system", choices=("slurm", "htcondor", "local"))
-    init.add_argument("folder", nargs="?", type=values.folder, help="default: site-SYSTEM")
+    init.add_argument(
+        "system", choices=("slurm", "htcondor", "local"), help="the batch system, or this machine"
+    )
+    init.add_argument(
+        "folder",
+        nargs="?",
+        type=values.folder,
+        help="where to write the profile (default: site-SYSTEM, such as site-slurm)",
+    )
     add_build_folder(commands, run)
     _add_pack(commands)
     _add_export(commands)
@@ -177,7 +187,7 @@ def make_parser() -> Parser:
             "--granularity",
             choices=("auto", "stage"),
             default="auto",
-            help="auto (the default): join stages into one rule unless a file between them saves "
+            help="auto (the default): join stages into one rule, unless a file between them saves "
             "work; stage: make one rule per stage",
         )
         command.add_argument(
@@ -185,40 +195,39 @@ def make_parser() -> Parser:
             type=values.bundle,
             default="auto",
             metavar="N",
-            help="run N jobs, one after the other, as one job; auto (the default) does so if jobs "
+            help="combine N jobs into one that runs them in turn; auto (the default): only if jobs "
             "are tiny or too many",
         )
         command.add_argument(
-            "--variation", metavar="NAME", help="only this systematic variation (default: all)"
+            "--variation", metavar="NAME", help="use only this systematic variation (default: all)"
         )
         if command is not forecast:
             _add_sample(command)
         command.add_argument(
             "--profile",
             metavar="SITE",
-            help="where to run: local, slurm, htcondor, or the folder of a Snakemake profile, "
-            "which may hold a pools.yaml (default: the first of SNAKEMAKE_PROFILE, "
-            "profiles/default beside the workflow, execution.strategy, and your profile called "
-            "default)",
+            help="where to run: local, slurm, htcondor, or the name or folder of a Snakemake "
+            "profile (default: the first of these that exists: SNAKEMAKE_PROFILE, profiles/default "
+            "beside the workflow, execution.strategy, your profile called default)",
         )
         command.add_argument(
             "--identity",
             choices=("stat", "checksum"),
             default="stat",
-            help="how to notice that an input file has changed: by size, modification time and "
-            "first bytes (stat, the default), or by content (checksum)",
+            help="how to detect a changed input file: stat (the default) compares its size, "
+            "modification time and first bytes; checksum compares its whole content",
         )
         command.add_argument(
             "--shrink-to-fit",
             action="store_true",
-            help="shrink pools that are larger than this machine to its size",
+            help="reduce larger pools to the size of this machine",
         )
         command.add_argument(
             "--sizes",
             type=Path,
             metavar="FILE",
-            help="take the memory and time of jobs from this file, which 'fasthep-smk sizes' has "
-            "written, not from their pools",
+            help="take the memory and time of jobs from this file instead of their pools; "
+            "'fasthep-smk sizes' writes such a file",
         )
         add_trust(command)
     for command in (run, translate, why):
@@ -226,21 +235,21 @@ def make_parser() -> Parser:
             "--rerun",
             action="append",
             metavar="STAGE",
-            help="run this stage again, and what depends on it: for a change that fasthep-smk does "
-            "not notice, such as in a database; may be given several times",
+            help="run this stage and all that depends on it again, after a change that fasthep-smk "
+            "cannot detect, such as in a database; repeat the option for more stages",
         )
     for command in (run, why):
         command.add_argument(
             "--verify",
             action="store_true",
-            help="read all files of finished jobs, and make a file again also if its content has "
-            "changed, not only if it is missing or has another size",
+            help="check the files of finished jobs by content, not only by size, and make changed "
+            "files again",
         )
     for command in (run, translate, check):
         command.add_argument(
             "--no-preflight",
             action="store_true",
-            help="do not try the workflow on its first events before the run",
+            help="do not test the workflow on its first events before the run",
         )
     check.set_defaults(try_plots=True)
     for command in (why, explain, forecast):  # these run nothing
@@ -249,8 +258,8 @@ def make_parser() -> Parser:
         command.add_argument(
             "--allow-expiring",
             action="store_true",
-            help="run although a credential expires before a job may end: jobs then wait until it "
-            "is renewed",
+            help="run even if a credential may expire before the longest job ends; jobs then wait "
+            "until you renew it",
         )
     for command in (run, forecast):
         command.add_argument(
@@ -260,33 +269,33 @@ def make_parser() -> Parser:
             dest="jobs",
             type=values.jobs,
             metavar="N",
-            help="use N cores at a time, or all (the default); on a cluster, run N jobs at a time",
+            help="use N cores at a time (default: all); on a cluster, run N jobs at a time",
         )
     run.add_argument(
         "-k",
         "--keep-going",
         action="store_true",
-        help="after a failure, run the jobs that do not depend on the failed one",
+        help="after a failure, still run the jobs that do not depend on the failed job",
     )
     run.add_argument(
         "--accept-missing",
         type=values.limit,
         metavar="LIMIT",
-        help="keep going, and finish without the failed partitions if they are at most this number "
-        "(3) or share (1%%) of all",
+        help="keep going after failures; finish without the failed partitions if at most this "
+        "number (3) or share (1%%) of all partitions failed",
     )
     ends = run.add_mutually_exclusive_group()
     ends.add_argument(
         "--json",
         action="store_true",
         help="print one line of JSON at the end, even if the run is refused: outcome, problem, "
-        "build, report, jobs, failures; all else goes to standard error",
+        "build, report, jobs, failures; print everything else to standard error",
     )
     run.add_argument(
         "--cancel",
         action="store_true",
-        help="cancel the jobs that an earlier run has left in the queue, instead of taking over "
-        "those that are needed",
+        help="cancel all jobs that an earlier run left in the queue (default: take over the jobs "
+        "that are needed)",
     )
     ends.add_argument(
         "-n", "--dry-run", action="store_true", help="show what would run; run nothing"
@@ -295,7 +304,7 @@ def make_parser() -> Parser:
         "--waiting",
         type=values.positive,
         metavar="SECONDS",
-        help="if no job finishes in this time, say what jobs wait for (default: 60)",
+        help="if no job finishes in this time, print what the jobs wait for (default: 60)",
     )
     loud = run.add_mutually_exclusive_group()
     loud.add_argument(
@@ -305,7 +314,7 @@ def make_parser() -> Parser:
         "-v",
         "--verbose",
         action="store_true",
-        help="also say which jobs start their own Python, and why",
+        help="also print which jobs start a Python of their own, and why",
     )
     return parser
 
@@ -339,43 +348,43 @@ def _add_sample(command: Parser) -> None:
         "--sample",
         type=values.sample,
         metavar="SHARE",
-        help="run only this share (1%%) of each dataset's partitions, but at least one; results "
-        "are marked as a sample, and a later run adds the rest",
+        help="run a sample: this share (1%%) of the partitions of each dataset, at least one; a "
+        "later run adds the rest",
     )
     group.add_argument(
         "--partitions",
         type=values.partitions,
         metavar="DATASET:FIRST-LAST",
-        help="run only these partitions, such as data:1-3,dy:2, and the first partition of each "
-        "other dataset, as a sample; numbers count from 1",
+        help="run a sample: these partitions, such as data:1-3,dy:2 (numbers start at 1), and the "
+        "first partition of each other dataset",
     )
     group.add_argument(
         "--events",
         type=values.sample_of_events,
         metavar="EVENTS",
-        help="run only partitions of about this many events in total, as a sample; 100k is 100000",
+        help="run a sample: partitions with about this many events in total; 100k is 100000",
     )
 
 
 def _add_init(commands: Commands) -> None:
     init = commands.add_parser(
         "init",
-        help="write a first analysis that runs",
-        description="Write a first analysis that runs: a workflow with comments, an operation and "
-        "generated events; with --from-root, a workflow that reads your own file. Overwrites "
-        "nothing.",
+        help="write a first analysis, ready to run",
+        description="Write a first analysis, ready to run: a workflow with comments, an operation "
+        "and generated events. With --from-root, write a workflow that reads your own file. "
+        "Existing files are not overwritten.",
     )
-    _add_folder(init, "where to write it (default: the current folder)")
+    _add_folder(init, "where to write the analysis (default: the current folder)")
     init.add_argument(
         "--from-root",
         metavar="FILE",
-        help="show the trees and branches of a ROOT file, and write a workflow that makes a first "
-        "histogram from it",
+        help="show the trees and branches of this ROOT file, and write a workflow that makes a "
+        "first histogram from the file",
     )
     init.add_argument(
         "--tree",
         metavar="NAME",
-        help="with --from-root: this tree (default: the one with the most entries)",
+        help="the tree that --from-root reads (default: the tree with the most entries)",
     )
 
 
@@ -383,18 +392,19 @@ def _add_ops(commands: Commands) -> None:
     ops = commands.add_parser(
         "ops",
         help="list the operations, renderers, functions … that a workflow can use",
-        description="List what a workflow can use, or the parameters of one operation.",
+        description="List the operations and other components that a workflow can use, or the "
+        "parameters of one operation.",
     )
     ops.add_argument(
-        "name", nargs="?", metavar="NAME", help="describe this operation in full, such as hep.hist"
+        "name", nargs="?", metavar="NAME", help="describe only this operation, such as hep.hist"
     )
     ops.add_argument(
         "--workflow",
         type=Path,
         metavar="FILE",
-        help="include the operations that this workflow adds",
+        help="also list the operations that this workflow adds",
     )
-    ops.add_argument("--json", action="store_true", help="as JSON")
+    ops.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_help(commands: Commands) -> None:
@@ -402,8 +412,8 @@ def _add_help(commands: Commands) -> None:
     commands.add_parser(
         "schema",
         help="print the JSON schema of a workflow, for editors",
-        description="Print the JSON schema of a workflow. An editor completes and checks a file "
-        "that begins with '# yaml-language-server: $schema=' and the name of the schema's file.",
+        description="Print the JSON schema of a workflow. An editor can complete and check a file "
+        "that begins with '# yaml-language-server: $schema=' and the name of the schema file.",
     )
     completion = commands.add_parser(
         "completion",
@@ -412,27 +422,34 @@ def _add_help(commands: Commands) -> None:
         description="Print a script that completes commands, options and files.\n\n"
         + "\n".join(f"{shell:4}  {line}" for shell, line in SHELLS.items()),
     )
-    completion.add_argument("shell", choices=tuple(SHELLS))
+    completion.add_argument("shell", choices=tuple(SHELLS), help="your shell")
     help_ = commands.add_parser("help", help="explain a command")
-    help_.add_argument("topic", nargs="*", metavar="COMMAND", choices=tuple(commands.choices))
+    help_.add_argument(
+        "topic",
+        nargs="*",
+        metavar="COMMAND",
+        choices=tuple(commands.choices),
+        help="the command to explain",
+    )
 
 
 def _add_pack(commands: Commands) -> None:
     pack = commands.add_parser(
         "pack",
         help="pack this environment into one file that unpacks itself on a worker",
-        description="Pack the environment that fasthep-smk runs in, and the modules that a "
-        "workflow names, into one file that needs only sh, tar and gzip; then test it. The same "
-        "content is packed only once.",
+        description="Pack the environment of fasthep-smk, and the modules that a workflow names, "
+        "into one file, and test this file. Workers unpack the file with sh, tar and gzip. The "
+        "same content is packed only once.",
     )
     pack.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
     pack.add_argument("--profile", metavar="SITE", help="as for run")
     pack.add_argument(
         "--environment",
         choices=PACKED,
-        help="what to pack (default: as the workflow or site says, else as this environment is)",
+        help="the kind of environment to pack (default: the kind that the workflow or site names, "
+        "or else the kind of this environment)",
     )
-    _add_outdir(pack, "build folder of the run that uses the file (default: build)")
+    _add_outdir(pack, "the build folder of the run that will use the file (default: build)")
     pack.add_argument(
         "--output",
         type=values.folder,
@@ -443,13 +460,15 @@ def _add_pack(commands: Commands) -> None:
 
 
 def _add_export(commands: Commands) -> None:
-    export = commands.add_parser("export", help="export an analysis", description="Export.")
+    export = commands.add_parser(
+        "export", help="export an analysis", description="Export an analysis."
+    )
     actions = export.add_subparsers(dest="action", metavar="ACTION", required=True)
     bundle = actions.add_parser(
         "bundle",
-        help="write a folder with all that is needed to run an analysis elsewhere",
+        help="write a folder with everything needed to run an analysis elsewhere",
         description="Write a new folder with the plans and files of an analysis, the packages of "
-        "this environment, the Snakemake workflow and how to launch it.",
+        "this environment, the Snakemake workflow, and instructions to launch it.",
     )
     bundle.add_argument("workflow", type=Path, help="the workflow's YAML file")
     bundle.add_argument("out", type=values.folder, metavar="OUT", help="a new or an empty folder")
@@ -464,12 +483,12 @@ def _add_backend(commands: Commands) -> None:
         help="let 'fasthep run --backend snakemake' work in a folder",
         description="Write .hepflow/profiles/registry.yaml into a folder. In that folder, "
         "'fasthep run workflow.yaml --outdir build --backend snakemake --strategy slurm' runs an "
-        "unmodified workflow as fasthep-smk does. Overwrites nothing.",
+        "unmodified workflow as fasthep-smk does. Existing files are not overwritten.",
     )
     disable = commands.add_parser(
         "disable",
         help="undo 'enable'",
-        description="Remove the file that 'enable' has written, if it was not edited.",
+        description="Remove the file that 'enable' has written, unless somebody has edited it.",
     )
     for command in (enable, disable):
         _add_folder(command, "the folder in which you call fasthep run (default: the current one)")

@@ -11,6 +11,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from fasthep_smk.config.run_settings import Limit, RunSettings, Sample
+from fasthep_smk.config.site import split_options
+from fasthep_smk.util.errors import UsageError
 
 _EVENTS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
 _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
@@ -93,6 +95,11 @@ def settings_of(options: argparse.Namespace) -> RunSettings:
     settings["sample"] = next((chosen for chosen in samples if chosen is not None), None)
     # A token that is new every time.
     settings["rerun"] = dict.fromkeys(settings.get("rerun") or (), str(time.time_ns()))
+    try:
+        settings["site_options"], others = split_options(settings.get("snakemake", ()))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    settings["snakemake"] = tuple(others)
     if getattr(options, "dry_run", False):
         settings["no_preflight"] = True
     return RunSettings(**settings)

@@ -17,7 +17,7 @@ from fasthep_smk.config.pools import make_pools, merged_defaults
 from fasthep_smk.config.requests import SYSTEMS
 from fasthep_smk.config.routing import MEMORY_OPTIONS, Router, stage_needs
 from fasthep_smk.config.settings import CONFIG_KEYS
-from fasthep_smk.config.site import Site, default_profile
+from fasthep_smk.config.site import Site, default_profile, with_options
 from fasthep_smk.config.staging import Staging, read_staging, staging_findings
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest
@@ -102,11 +102,12 @@ def read_execution(
     *,
     profile: str | None,
     workflow: str,
+    options: Mapping[str, list[str]] | None = None,
 ) -> tuple[Execution | None, list[Finding]]:
     """Return what is said about where stages run, or what is wrong with it.
 
     ``sections`` are the ``execution`` sections of FAST-HEP's profiles by file; ``profile`` is what
-    ``--profile`` names.
+    ``--profile`` names, ``options`` are those of the command line that add to its settings.
     """
     own = document.get("execution")
     needs, wrong = stage_needs(document, workflow=workflow)
@@ -120,6 +121,7 @@ def read_execution(
         strategy = own.get("strategy", "default")
         named = strategy if isinstance(strategy, str) else "default"
         site = load_site(profile, named, workflow=workflow)
+        site = with_options(site, options) if options else site
     except Findings as error:
         findings += error.findings
     if findings or site is None:

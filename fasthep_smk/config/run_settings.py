@@ -113,7 +113,8 @@ class RunSettings:
     through the workflow before anything runs. ``try_plots``: they are drawn of them, however small
     the run is. ``rerun`` are stages to run again, each with a token
     that is new every time. ``without`` are partitions (dataset and part) that are left out of all
-    reductions, each with what went wrong with it. ``snakemake`` are further arguments for it.
+    reductions, each with what went wrong with it. ``site_options`` are options of Snakemake that
+    add to settings of the site's profile, ``snakemake`` are all its other arguments.
     """
 
     workflow: Path
@@ -125,6 +126,7 @@ class RunSettings:
     variation: str | None = None
     sample: Sample | None = None
     profile: str | None = None
+    site_options: Mapping[str, list[str]] = field(default_factory=dict)
     shrink_to_fit: bool = False
     sizes: Path | None = None
     identity: Literal["stat", "checksum"] = "stat"

@@ -167,5 +167,7 @@ def _words(value: object) -> list[str]:
 
 def _factor(value: object) -> float:
     if not isinstance(value, int | float) or not math.isfinite(value) or value < 1:
-        raise ValueError("a number, 1 to 100: the factor by which the memory of a retry grows")
+        raise ValueError(
+            "a number, 1 to 100: a job that ran out of memory then requests this many times as much"
+        )
     return float(value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,14 +15,26 @@ from fasthep_smk.util.documents import YamlMapping
 PROFILE_FILES = ("config.v9+.yaml", "config.yaml", "pools.yaml")
 #: Names the profile for Snakemake if no option does.
 _VARIABLE = "SNAKEMAKE_PROFILE"
+#: Settings of a profile with a name and a value each.
+MAPPINGS = (
+    "resources",
+    "set-threads",
+    "default-resources",
+    "config",
+    "set-resource-scopes",
+    "groups",
+    "group-components",
+)
+_OTHER_NAMES = {"resources": ("--res",), "default-resources": ("--default-res",)}
 
 
 @dataclass(frozen=True)
 class Site:
     """Where a run goes. ``waiting``, ``keep_logs``: seconds; ``file``: the site's pools.yaml.
 
-    ``said`` is all that stands there. ``origin`` is what chose the site, ``why`` that in words:
-    ``--profile``, ``execution.strategy``, or a default, which nobody names for this run.
+    ``said`` is all that stands there, ``typed`` what the command line adds to ``settings``.
+    ``origin`` is what chose the site, ``why`` that in words: ``--profile``,
+    ``execution.strategy``, or a default, which nobody names for this run.
     """
 
     system: str
@@ -33,6 +47,7 @@ class Site:
     waiting: int = 60
     keep_logs: int = 30 * 24 * 3600
     said: YamlMapping = field(default_factory=dict)
+    typed: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
     def machine(self) -> YamlMapping:
@@ -66,3 +81,61 @@ def snakemake_folders() -> list[Path]:
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
     system = os.environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":")
     return [Path(top) / "snakemake" for top in (home, *system) if top]
+
+
+def split_options(arguments: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Take those options out of Snakemake's ``arguments`` that add to settings of a profile.
+
+    Snakemake itself would take them in place of the whole setting: jobs would lose their pools.
+
+    Raises:
+        ValueError: an option is not NAME=VALUE, or RULE:NAME=VALUE; the message says which.
+    """
+    parser = argparse.ArgumentParser(add_help=False)
+    for name in (*MAPPINGS, "set-resources"):
+        parser.add_argument(f"--{name}", *_OTHER_NAMES.get(name, ()), dest=name, nargs="*")
+    found, others = parser.parse_known_args([*arguments])
+    options = {name: words for name, words in vars(found).items() if words is not None}
+    for name, words in options.items():
+        for word in words:
+            rule, colon, rest = word.partition(":") if name == "set-resources" else ("-", ":", word)
+            key, equals, _ = rest.partition("=")
+            if not (rule and colon and key and equals):
+                form = "RULE:NAME=VALUE" if name == "set-resources" else "NAME=VALUE"
+                raise ValueError(f"--{name} {word}: not of the form {form}")
+    return options, others
+
+
+def with_options(site: Site, options: Mapping[str, list[str]]) -> Site:
+    """Return a site with options of the command line laid over its settings."""
+    settings = dict(site.settings)
+    for name, words in options.items():
+        if name == "set-resources":
+            there, added = as_two_levels(settings.get(name) or {}), as_two_levels(words)
+            settings[name] = {
+                rule: {**there.get(rule, {}), **added.get(rule, {})} for rule in {**there, **added}
+            }
+        else:
+            settings[name] = {**as_mapping(settings.get(name) or {}), **as_mapping(words)}
+    return replace(site, settings=settings, typed=options)
+
+
+def as_mapping(value: object) -> dict[str, object]:
+    """Return ``name=value`` settings, however a profile wrote them, as a mapping."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    listed = value if isinstance(value, list) else str(value).split()
+    pairs = [str(item).partition("=") for item in listed]
+    # Of a mapping, Snakemake takes "1000" for text.
+    return {name: int(text) if text.isdecimal() else text for name, _, text in pairs}
+
+
+def as_two_levels(value: object) -> dict[str, dict[str, object]]:
+    """Return the resources of each rule, however a profile wrote ``set-resources``."""
+    if isinstance(value, Mapping):
+        return {rule: as_mapping(content) for rule, content in value.items()}
+    by_rule: dict[str, dict[str, object]] = {}
+    for item in value if isinstance(value, list) else str(value).split():
+        rule, _, assignment = str(item).partition(":")
+        by_rule.setdefault(rule, {}).update(as_mapping([assignment]))
+    return by_rule

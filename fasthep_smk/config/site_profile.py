@@ -158,7 +158,8 @@ def _settings(folder: Path) -> tuple[YamlMapping, str]:
                     file=str(folder / name),
                     expected="options of Snakemake, each as key: value",
                 )
-            return content, str(folder / name)
+            # Snakemake takes both spellings: --set-resources and set_resources.
+            return {str(key).replace("_", "-"): content[key] for key in content}, str(folder / name)
     return {}, str(folder / "config.yaml")
 
 

@@ -104,9 +104,9 @@ def _of_others(
     # Of a proxy whose attributes cannot be read it is only known that it has some.
     vos = credential.vos if credential.vos or not credential.attested else required.voms
     if lacking := [vo for vo in required.voms if vo not in vos]:
-        shown = f"{credential.where}: {', '.join(credential.vos) or 'no attributes of VOMS'}"
-        expected = f"attributes of {', '.join(required.voms)}"
-        problem = f"the {name} has no attributes of {', '.join(lacking)}"
+        shown = f"{credential.where}: {', '.join(credential.vos) or 'no VOMS attributes'}"
+        expected = f"VOMS attributes of {', '.join(required.voms)}"
+        problem = f"the {name} has no VOMS attributes of {', '.join(lacking)}"
         yield CredentialProblem(required, problem, shown, expected, fix)
     if required.issuer and (credential.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
         shown = f"{credential.where}: issued by {credential.issuer or 'an unknown authority'}"

@@ -37,7 +37,7 @@ def find_ticket() -> Credential | None:
     begin = _time(ticket["begin"]) if ticket else None
     end = _end(ticket["end"], begin) if ticket else None
     if end is None:
-        problem = "klist shows no ticket-granting ticket with an end"
+        problem = "klist shows no ticket-granting ticket with an end time"
         return Credential("kerberos", where, path, problem=problem, subject=subject, mode=mode)
     return Credential(
         "kerberos",

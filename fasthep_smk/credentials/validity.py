@@ -56,7 +56,7 @@ def renewed(kinds: Iterable[CredentialKind]) -> list[str]:
     """Return lines that say of which credentials jobs do not wait any more."""
     return [
         f"the {NAMES[kind]} was renewed"
-        + (f", until {moment(credential.end)}" if credential.end is not None else "")
+        + (f" and is valid until {moment(credential.end)}" if credential.end is not None else "")
         + ": jobs continue"
         for kind, credential in look(kinds).items()
     ]

@@ -97,7 +97,7 @@ class BatchExecutor(Executor):
         try:
             self._take_over_or_submit(job)
         except (OSError, KeyError, ValueError, SmkError) as error:
-            text = " ".join(masked(f"it could not be sent: {error}").split())
+            text = " ".join(masked(f"the job could not be sent: {error}").split())
             self._failed(SubmittedJobInfo(job=job), text)
 
     def _take_over_or_submit(self, job: SnakemakeJob) -> None:
@@ -349,7 +349,7 @@ class BatchExecutor(Executor):
             return
         self._submissions.ended(str(job_info.external_jobid))
         if not self._retries.settle(job, "lost"):
-            super().report_job_error(job_info, msg=f"{why}; it was lost too often")
+            super().report_job_error(job_info, msg=f"{why}; the job was lost too often")
         elif self._tracker is not None:
             print(f"{job.name}: sent again: {why}", flush=True)
         else:

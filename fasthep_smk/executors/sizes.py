@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 #: A request follows from the last so many jobs at most, and is computed again when there are so
 #: many times as many.
 _LAST, _MORE = 500, 1.3
-#: What Snakemake calls an amount: one that a site's profile has set is left alone.
-_RESOURCE = {"memory": "mem_mb", "walltime": "runtime"}
 
 _Name = tuple[str, str]
 
@@ -68,7 +66,7 @@ class _Taken:
         if number >= enough:
             self.number = number
             self.sizing = {
-                amount: sizing(getattr(self, amount)[-_LAST:], amount) for amount in _RESOURCE
+                amount: sizing(getattr(self, amount)[-_LAST:], amount) for amount in GROWING
             }
         fit = self.sizing[name]
         return Known(None if fit is None else whole(fit.request(size), name), self.most[name])
@@ -105,8 +103,6 @@ class Sizes:
         #: What first attempts ask for by what is known now: the same for jobs that are alike.
         self._first: dict[object, ResourceRequest] = {}
         self._size_of: dict[_Name, int | None] = {}
-        #: Amounts of rules that a person has fixed in the site's profile.
-        self._fixed: set[tuple[str, str]] = set()
 
     def __bool__(self) -> bool:
         return bool(self._rules)
@@ -123,10 +119,8 @@ class Sizes:
     def after(self, rule: str, key: str, number: int, name: str, had: int) -> int | None:
         """Return what an attempt would ask for if the one before lacked ``had`` of an amount."""
         now = self._translated(rule, key, number)
-        if (rule, name) not in self._fixed:
-            past = Past(replace(now, request=replace(now.request, **{name: had})), (GROWING[name],))
-            now = self._asking(rule, key, number, past)
-        asked: int | None = getattr(now.request, name)
+        past = Past(replace(now, request=replace(now.request, **{name: had})), (GROWING[name],))
+        asked: int | None = getattr(self._asking(rule, key, number, past).request, name)
         return asked
 
     def _asking(self, rule: str, key: str, number: int, past: Past | None) -> Attempt:
@@ -189,34 +183,26 @@ class Sizes:
         """Return those resources of a job that differ from ``found``, which the profile gives."""
         base = self._translated(rule, key, number)
         then = self._resources(rule, base, number)
-        for name, resource in _RESOURCE.items():
-            # What a person has written into the site's profile has the last word.
-            is_new = (rule, name) not in self._fixed
-            if is_new and resource in found and found[resource] != then.get(resource):
-                self._fixed.add((rule, name))
-                self._first.clear()
         request = self.request(rule, key, number)
         now = self._resources(rule, replace(base, request=request), number)
         own = {
             name: value
             for name, value in now.items()
-            # A partition that a person has written into the site's profile stays, too.
+            # What a person has written into the site's profile stays.
             if value != then.get(name) and found.get(name, then.get(name)) == then.get(name)
         }
         if "mem_mb" in own and "mem_mib" in found:  # Snakemake's own, of the same
             own["mem_mib"] = math.ceil(Fraction(int(str(own["mem_mb"])) * 10**6, 2**20))
-        return {**own, "attempt": self._word(rule, request, number)}
+        return {**own, "attempt": word(number, request.memory, request.walltime)}
 
     def request(self, rule: str, key: str, number: int) -> ResourceRequest:
-        """Return what an attempt asks for; what a person has fixed is as it was translated."""
+        """Return what an attempt asks for."""
         alike = (rule, number, id(self._own(rule, key)), self._size(rule, key))
         if number % MOVED == 1 and alike in self._first:
             return self._first[alike]
         now = self.attempt(rule, key, number).request
         base = self._translated(rule, key, number).request
-        memory = base.memory if (rule, "memory") in self._fixed else now.memory
-        walltime = base.walltime if (rule, "walltime") in self._fixed else now.walltime
-        asked = replace(base, memory=memory, walltime=walltime)
+        asked = replace(base, memory=now.memory, walltime=now.walltime)
         if number % MOVED == 1:
             self._first[alike] = asked
         return asked
@@ -255,13 +241,9 @@ class Sizes:
     def _is_old(self, job: SnakemakeJob, rule: str, key: str) -> bool:
         """Whether a job asks for something else than it would if that was evaluated now."""
         number = self._number(job)
-        now = self._word(rule, self.request(rule, key, number), number)
+        request = self.request(rule, key, number)
+        now = word(number, request.memory, request.walltime)
         return str(job.resources["attempt"]) != now
-
-    def _word(self, rule: str, request: ResourceRequest, number: int) -> str:
-        """Return what a worker is told: not of what a person has fixed in other words than ours."""
-        memory = None if (rule, "memory") in self._fixed else request.memory
-        return word(number, memory, None if (rule, "walltime") in self._fixed else request.walltime)
 
     def chosen(self, jobs: Iterable[SnakemakeJob]) -> None:
         """Take in which jobs are sent out now."""

@@ -19,7 +19,7 @@ import awkward as ak
 import numpy as np
 
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.modules import is_of_user, only_fasthep, own_modules_of
+from fasthep_smk.flow.modules import is_of_user, own_modules_of
 from fasthep_smk.flow.own_modules import OwnModules, RandomState
 from fasthep_smk.flow.reads import (
     CATEGORY,
@@ -94,7 +94,7 @@ class Isolation:
         )
         self._reads = {node.id: [ref.node_id for ref in node.inputs] for node in plan.nodes}
         self._kept = {node for node, _ in kept} if kept is not None else None
-        own = [] if only_fasthep(plan) else own_modules_of(plan)
+        own = [name for name in own_modules_of(plan) if is_of_user(name)]
         self._modules = OwnModules(own, unseeded) if own else None
         functions = (registry.get("functions") or {}).values()
         self._has_functions = any(is_of_user(str(name).partition(":")[0]) for name in functions)

@@ -60,7 +60,7 @@ def bundle(
         size, why = sizes.get(rule.name, (1, ""))
         if size > 1:
             rule.bundles = _bundles(rule, size, without)
-            rule.bundled = f"{size} jobs a bundle: {why}"
+            rule.bundled = f"{size} jobs per bundle: {why}"
 
 
 def _size(
@@ -77,13 +77,13 @@ def _size(
     if count < 2 * fewest:
         return 1, ""
     if took := seconds(rule):
-        each, how = max(median(took), 0.001), "as measured before"
+        each, how = max(median(took), 0.001), "measured in earlier runs"
     else:
         partitions = [job.partition for job in rule.jobs.values() if job.partition]
         counts = [number for partition in partitions if (number := events(partition)) is not None]
         if len(counts) < count:
             return 1, ""
-        each, how = _BESIDES + median(counts) / _EVENTS_PER_SECOND, "by its events"
+        each, how = _BESIDES + median(counts) / _EVENTS_PER_SECOND, "estimated from its events"
     shared = max(count // (_FOR_EACH * at_once), int(_TINY / each))
     size = min(int(_SECONDS / each), count // _FEWEST, shared)
     short = min(int(_SHORT / each), count // fewest)
@@ -109,7 +109,7 @@ def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:
         least = max(least + 1, int(least * 1.05))
     for name, (size, _) in list(sizes.items()):
         if size < least:
-            sizes[name] = (least, f"else there would be {before} jobs")
+            sizes[name] = (least, f"otherwise there would be {before} jobs")
 
 
 def _group(job: Job) -> tuple[str, bool]:

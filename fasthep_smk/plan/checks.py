@@ -57,11 +57,11 @@ def shared_findings(variations: list[Variation], *, workflow: str) -> list[Findi
         Finding(
             file=workflow,
             key=f"analysis.stages[{next(iter(stages.values()))!r}]",
-            problem=f"{len(stages)} variations ({', '.join([*stages][:4])}) would write one file, "
-            f"each over the other's: '{key}' is absolute",
+            problem=f"{len(stages)} variations ({', '.join([*stages][:4])}) would overwrite each "
+            f"other's file, because '{key}' is an absolute path",
             value=path,
             expected="a relative path: each variation has its own folder in the build folder",
-            hint="or --variation NAME, to run one of them",
+            hint="or run only one of the variations: --variation NAME",
         )
         for (key, path), stages in owners.items()
         if len(stages) > 1
@@ -79,17 +79,17 @@ def _product_findings(variation: Variation, workflow: str) -> Iterator[Finding]:
             yield Finding(
                 file=workflow,
                 key=f"analysis.stages[{stages[0]!r}]",
-                problem=f"makes {len(stages)} {kind} products, which would be one file, {name!r}",
-                expected=f"one {kind} among the results of an operation",
-                hint="make each in a stage of its own, chosen by a parameter",
+                problem=f"makes {len(stages)} {kind} products that would share one file, {name!r}",
+                expected=f"an operation that returns at most one {kind}",
+                hint=f"make each {kind} in a stage of its own, chosen by a parameter",
             )
         elif len(stages) > 1:
             yield Finding(
                 file=workflow,
                 key="analysis.stages",
-                problem=f"the {kind} products of these stages would be one file, {name!r}",
+                problem=f"the {kind} products of these stages would share one file, {name!r}",
                 value=", ".join(repr(stage) for stage in stages[:6]),
-                expected="ids that differ in letters, digits, '_', '.' or '-'",
+                expected="stage ids that differ in letters, digits, '_', '.' or '-'",
             )
 
 
@@ -123,7 +123,7 @@ def _sink_findings(node: Node, variation: Variation, workflow: str) -> Iterator[
             value=template,
             expected="{dataset} in the path"
             if key == "path"
-            else "applies_to or one dataset; a plot's file name cannot contain {dataset}",
+            else "applies_to with one dataset, since a plot's file name cannot contain {dataset}",
             hint="or 'when: final' for one file of the whole run",
         )
     if node.scope == "partition" and _collides(node, key, template, places):

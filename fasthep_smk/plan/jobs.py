@@ -83,7 +83,7 @@ class _Partitions:
             if not nodes:
                 continue
             rule.stages = tuple(dict.fromkeys([*rule.stages, *nodes]))
-            self._book.send(rule, item, nodes, "what runs before the partitions")
+            self._book.send(rule, item, nodes, "the work before the partitions")
             rule.keeps = tuple(
                 dict.fromkeys([*rule.keeps, *((n, p) for n in nodes for p in ports(item, n))])
             )

@@ -315,7 +315,7 @@ def _size_warnings(
         if entries > nevents:
             yield (
                 f"dataset {dataset!r} says nevents: {nevents}, but {file} holds {entries} entries: "
-                f"the first {nevents} are read, as FAST-HEP does"
+                f"jobs read only the first {nevents}, as FAST-HEP does"
             )
 
 

@@ -67,7 +67,7 @@ class _Reductions:
                     if node.scope == "dataset" and item.graph.active(node.id, dataset)
                 )
                 rule.stages = tuple(dict.fromkeys([*rule.stages, *nodes]))
-                self._book.send(rule, item, nodes, "the end of a dataset")
+                self._book.send(rule, item, nodes, "the work at the end of a dataset")
                 reads = self._partition_reads(item, name, late_keys(item, name))
                 side = self._book.folder_of.get(("side_products", item.label))
                 if side:
@@ -109,7 +109,7 @@ class _Reductions:
         for item in self._book.variations:
             nodes = tuple(node.id for node in item.graph.nodes.values() if node.scope == "final")
             rule.stages = tuple(dict.fromkeys([*rule.stages, *nodes]))
-            self._book.send(rule, item, nodes, "the end of the run")
+            self._book.send(rule, item, nodes, "the work at the end of the run")
             reads: list[Read] = []
             side = self._book.folder_of.get(("side_products", item.label))
             if side:

@@ -105,8 +105,8 @@ def overwritten(rules: Iterable[Rule], build: Path, own: set[str]) -> Iterator[s
             keys += ["['variation']['name']"] if len({job.variation for job in jobs}) > 1 else []
             unique = " and ".join(f"ctx{key}" for key in keys or ["['dataset_name']"])
             yield (
-                f"{name} was written by {len(jobs)} jobs of {' or '.join(stages)}, each over the "
-                f"other's: only one of these is left. Let the file's name contain {unique}"
+                f"{len(jobs)} jobs of {' or '.join(stages)} wrote the same file, {name}: only one "
+                f"version of it is left. Put {unique} into the file's name"
             )
 
 
@@ -186,7 +186,9 @@ class _Comparison:
             path = self.build / job.folder / RECORD
             if record is None:
                 if os.path.lexists(path):
-                    self.unusable[job.folder] = "its record is damaged or of another version"
+                    self.unusable[job.folder] = (
+                        "its record is damaged, or another version of fasthep-smk wrote it"
+                    )
                     self.result.unreadable.append(path)
                     path.unlink()
             elif record["signature"] != job.signature:
@@ -247,7 +249,8 @@ class _Comparison:
         if edited and kept is not None:
             text = damage.said(edited).removeprefix("its ")
             self.result.damaged.append(
-                f"{text}: made again; the damaged files are kept in {kept.relative_to(self.build)}"
+                f"{text}: its job runs again, and the damaged files are kept in "
+                f"{kept.relative_to(self.build)}"
             )
 
     def _remove_damaged_products(self, records: Mapping[str, Record]) -> None:

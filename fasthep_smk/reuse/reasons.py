@@ -101,7 +101,8 @@ def reason(
         return text
     if job.measured:
         return f"it is measured now: {', '.join(job.measured)}"
-    return "its output columns have changed" if job.origin else "what it merges has changed"
+    changed = "its output columns" if job.origin else "the results that it merges"
+    return f"{changed} have changed"
 
 
 def _nodes(rule: Rule, job: Job, then: MadeOf, ledger: Ledger) -> Iterator[str]:
@@ -109,7 +110,7 @@ def _nodes(rule: Rule, job: Job, then: MadeOf, ledger: Ledger) -> Iterator[str]:
     signatures, now = rule.nodes.get(job.signed_as, {}), _described(rule, job)
     old = {node: ledger.node(digest) for node, (digest, _) in then["nodes"].items()}
     for was, node in _renames(old, now):
-        yield f"{_short(was)} is called {_short(node)} now"
+        yield f"{_short(was)} is now called {_short(node)}"
     differ = [
         node
         for node in job.nodes
@@ -121,7 +122,7 @@ def _nodes(rule: Rule, job: Job, then: MadeOf, ledger: Ledger) -> Iterator[str]:
                 yield text if ref == node else f"its input changed: {text}"
     added = [node for node in job.nodes if node not in old]
     removed = [node for node in old if node not in now]
-    for nodes, word in ((added, "new here"), (removed, "no longer here")):
+    for nodes, word in ((added, "new in this job"), (removed, "no longer in this job")):
         if nodes:
             yield f"{', '.join(_short(node) for node in nodes[:3])}: {word}"
     if differ:
@@ -289,7 +290,7 @@ def _origin(
         elif sight == "place":
             yield f"{node} depends on the name or range of its partition, which has changed"
         elif sight == "run" and old["before"] != now["before"]:
-            yield "what runs before the partitions has changed"
+            yield "the work before the partitions has changed"
         else:
             change = _datasets(ledger.context(old["run"]), contexts.get(now["run"]))
             yield f"{node} depends on the list of datasets: {change}"
@@ -304,9 +305,9 @@ def _changes(was: object, new: object) -> list[str]:
 def _datasets(was: YamlMapping | None, new: YamlMapping | None) -> str:
     """Return which datasets came and went, or else how one of them changed."""
     if not was or not new:
-        return "changed"
+        return "the list has changed"
     changed = _came_and_went(*(context.get("datasets") or () for context in (was, new)))
-    return changed or "; ".join(_changes(was, new)) or "in another order"
+    return changed or "; ".join(_changes(was, new)) or "their order has changed"
 
 
 def _files(old: list[str], now: list[str]) -> Iterator[str]:
@@ -315,7 +316,7 @@ def _files(old: list[str], now: list[str]) -> Iterator[str]:
     for item in now:
         path, *facts = item.split("|")
         if path not in before:
-            yield f"input {path} instead of {', '.join(before) or 'nothing'}"
+            yield f"its input is {path} instead of {', '.join(before) or 'nothing'}"
         elif before[path] != facts:
             both = len(facts) >= 2 and len(before[path]) >= 2
             if both and facts[0] != before[path][0]:
@@ -323,7 +324,9 @@ def _files(old: list[str], now: list[str]) -> Iterator[str]:
             elif both and facts[1] != before[path][1]:
                 yield f"input {path} was modified (its modification time changed)"
             elif both:
-                yield f"input {path} has changed: same size and time, but other first bytes"
+                yield (
+                    f"input {path} has changed: size and time are the same, but not its first bytes"
+                )
             else:
                 yield f"input {path} or the option --identity has changed"
     if len(old) != len(now):
@@ -344,7 +347,8 @@ def _reads(old: list[str], now: list[str], job: Job, valid: Mapping[str, object]
     if job.origin is None and again:
         yield f"{len(again)} of the {len(now)} jobs whose results it reads run again"
     if job.origin is None and (added or removed):
-        yield f"it reads other jobs than before ({len(added)} new, {len(removed)} gone)"
+        counts = f"{len(added)} new, {len(removed)} gone"
+        yield f"it reads the results of other jobs than before ({counts})"
 
 
 def _short(node: str) -> str:

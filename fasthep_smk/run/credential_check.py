@@ -118,7 +118,7 @@ def _finding(problem: CredentialProblem, longest: float | None = None) -> Findin
     expected = problem.expected
     if problem.early and longest is not None:
         expected += f": it may take {format_duration(round(longest))}"
-        fix += "; or add --allow-expiring: jobs then wait until it is renewed"
+        fix += "; or add --allow-expiring: jobs then wait until you renew it"
     return Finding(
         file=required.file or None,
         key=required.key or None,
@@ -130,7 +130,8 @@ def _finding(problem: CredentialProblem, longest: float | None = None) -> Findin
 
 
 def _warning(problem: CredentialProblem) -> str:
-    return f"{problem.what} ({problem.found}): jobs will then wait; {problem.fix}"
+    when = "after that, jobs wait until you renew it"
+    return f"{problem.what} ({problem.found}): {when}: {problem.fix}"
 
 
 def _out_of_reach(
@@ -163,9 +164,9 @@ def _stays_here(placement: Placement) -> Iterable[str]:
     required = any(requirement.kind == "token" for requirement in placement.credentials)
     if placement.site.system != "local" and os.environ.get(tokens.VARIABLE) and not required:
         yield (
-            f"{tokens.VARIABLE} is not handed to {placement.site.system}, which would keep it in "
-            f"the records of its jobs: put the token into a file of mode 600 that workers see, "
-            f"and set {tokens.FILE_VARIABLE} to its path"
+            f"jobs do not get the variable {tokens.VARIABLE}, because {placement.site.system} "
+            f"would keep the token in its records of jobs: put the token into a file of mode 600 "
+            f"that workers see, and set {tokens.FILE_VARIABLE} to its path"
         )
 
 

@@ -35,12 +35,12 @@ _PAUSE = 0.5
 _AT_ONCE = 500
 
 #: Why jobs of an earlier run are cancelled.
-_CHANGED = "this run does not need them, or needs others"
+_CHANGED = "this run does not need them, or needs different jobs"
 _OTHER = (
     "only jobs of Slurm and HTCondor can be taken over, and none in transfer mode, in a group or "
     "in a container"
 )
-_VARIABLES = "environment variables have changed while it waited"
+_VARIABLES = "environment variables have changed while they waited"
 _PILOT = "a pilot ends with its run, and its jobs run again"
 
 
@@ -60,7 +60,7 @@ def settle(placed: Placed, *, cancel: bool = False) -> list[str]:
     if remaining is None:
         text = _unanswered(noted, "an earlier run")
         if not cancel:
-            raise RunFailed(f"{text}\nor go on without them: add --cancel")
+            raise RunFailed(f"{text}\nor add --cancel: the run then goes on without these jobs")
         batch_jobs.replace(build, [])
         return [text]
     unwanted = (
@@ -73,8 +73,8 @@ def settle(placed: Placed, *, cancel: bool = False) -> list[str]:
         still = _cancel(build, drop, _END)
         batch_jobs.replace(build, [*(left.job for left in keep), *map(_given_up, still)])
         if still:
-            text = f"{_counted(still)} of an earlier run {_were(still)} cancelled, but still there"
-            text += f" after {_END:.0f} s: {_ids(still)}"
+            text = f"{_counted(still)} of an earlier run {_were(still)} cancelled, but still in "
+            text += f"the queue after {_END:.0f} s: {_ids(still)}"
             if not cancel:
                 raise RunFailed(f"{text}\nrun again later, or add --cancel to continue now")
             lines.append(text)

@@ -67,7 +67,7 @@ class Held(SmkError):
             f"    by       process {who['pid'] or '?'} on {who['host'] or '?'}, "
             f"since {who['since'] or '?'}\n"
             f"    hint     wait for it, stop it ({cancel}), or choose another --outdir"
-            + ("" if by_flock else f"; if that is not a run of this folder: rm {path}")
+            + ("" if by_flock else f"; if that process does not run in this folder: rm {path}")
         )
 
 
@@ -186,8 +186,8 @@ def _take_over_from_snakemake(build: Path, descriptor: int) -> None:
     """
     _refuse_snakemake(build)
     print(
-        "fasthep-smk: warning: removed the lock of a Snakemake process that is not on this machine "
-        "any more",
+        "fasthep-smk: warning: removed the lock of a Snakemake process that no longer runs on this "
+        "machine",
         file=sys.stderr,
     )
     from fasthep_smk.run.left_over import clear_after_crash

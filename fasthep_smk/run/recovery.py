@@ -62,8 +62,8 @@ def run_to_the_end(
             several = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
             text = f"changed during the run: {changes[0]}{several}"
             if rounds_left <= 0:
-                raise RunFailed(f"{text}\nit keeps changing: run again when it no longer does")
-            print(f"{text}: what depends on it runs again", file=output)
+                raise RunFailed(f"{text}\nit keeps changing: run again when it no longer changes")
+            print(f"{text}: the jobs that depend on it run again", file=output)
             without = translation.settings.without
         except JobsFailed as error:
             from fasthep_smk.run import accept_missing
@@ -95,7 +95,7 @@ def run_to_the_end(
                 without = accept_missing.to_leave_out(error, translation, limit)
                 count = len(without)
                 these = "1 partition" if count == 1 else f"{count} partitions"
-                print(f"{error}\ngoing on without {these}", file=output)
+                print(f"{error}\nthe run goes on without {these}", file=output)
         translation = translate_without(without)
         if not translation.reuse.reasons:
             return done, translation

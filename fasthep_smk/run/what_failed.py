@@ -46,7 +46,7 @@ _MORE = {
     "memory": "give its pool or stage more memory",
     "time": "give its pool a longer walltime, or its stage a longer timeout",
 }
-_SMALLER = "; or cut files into smaller pieces, as with --chunk-size 100k"
+_SMALLER = "; or cut its files into smaller partitions, for example with --chunk-size 100k"
 
 
 def what_failed(

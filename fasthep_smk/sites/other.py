@@ -89,7 +89,7 @@ class Other:
                 value=as_yaml(self.name),
                 expected="an executor whose jobs see the build folder: files can be sent to jobs "
                 "on Slurm and HTCondor only (staging.mode: transfer)",
-                hint="if its jobs see it, write into that file: shared-fs-usage: [persistence, "
+                hint="if its jobs see the folder, add to this file: shared-fs-usage: [persistence, "
                 "input-output, software-deployment, sources, source-cache]",
             )
 
@@ -99,14 +99,14 @@ class Other:
             ""
             if self.LISTS_JOBS
             else (
-                " It does not say why jobs wait, and jobs that a killed run leaves in the queue "
-                "are not taken over."
+                " fasthep-smk does not say why its jobs wait, and does not take over jobs that a "
+                "killed run leaves in the queue."
             )
         )
         return [
-            f"executor {self.name!r} is not one that fasthep-smk knows: jobs get threads, mem_mb, "
-            "disk_mb, runtime, gpu and what config.executor of their pool says, as its Snakemake "
-            f"plugin takes them.{unknown}"
+            f"executor {self.name!r} is not one that fasthep-smk knows: its Snakemake plugin gets "
+            "threads, mem_mb, disk_mb, runtime and gpu of each job, and config.executor of its "
+            f"pool.{unknown}"
         ]
 
     def queued(self, _folder: Path) -> list[Queued] | None:

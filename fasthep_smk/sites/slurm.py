@@ -267,7 +267,8 @@ def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
                 texts[f"all nodes of partition {partition.name}"] = None
             elif fits(attempt, partition.shapes):
                 texts[
-                    f"the nodes of partition {partition.name} that pool {attempt.pool!r} fits on"
+                    f"all nodes of partition {partition.name} that are large enough for pool "
+                    f"{attempt.pool!r}"
                 ] = None
     for nodes in texts:
         yield f"{nodes} are down or drained (sinfo): its jobs wait until one is back"
@@ -382,26 +383,27 @@ _REMEDIES = (
     (
         "slurm_extra",
         "slurm: {extra: [OPTION]}",
-        "options that have a key of their own (docs/pools.md) are not allowed there",
+        "extra may not contain options that have a key of their own (docs/pools.md)",
     ),
     (
         r"(QOS|Assoc)\w*MaxWall",
         'walltime: "01:00:00"',
         "'sacctmgr show qos format=name%30,maxwall' lists the limits",
     ),
-    (r"--mem\b", "sizes: fixed", "leave memory out of its resources: the site sets it"),
+    (r"--mem\b", "sizes: fixed", "leave memory out of the resources: the site sets it"),
     (
         r"\baccount\b",
         "slurm: {account: ACCOUNT}",
-        "'sacctmgr show associations user=$USER format=account%30,partition,qos%40' lists yours",
+        "'sacctmgr show associations user=$USER format=account%30,partition,qos%40' lists your "
+        "accounts",
     ),
-    ("qos", "slurm: {qos: QOS}", "'sacctmgr show qos format=name%30,maxwall' lists them"),
-    ("reservation", "slurm: {reservation: NAME}", "'scontrol show reservations' lists them"),
-    ("partition", "slurm: {partition: NAME}", "'sinfo --summarize' lists them"),
-    ("feature|constraint", "slurm: {constraint: FEATURE}", "'sinfo --format=\"%R %f\"' lists them"),
-    ("gres|gpu|tres", "slurm: {gres: NAME:COUNT}", "'sinfo --format=\"%R %G\"' lists them"),
+    ("qos", "slurm: {qos: QOS}", "'sacctmgr show qos format=name%30,maxwall' lists the QOS"),
+    ("reservation", "slurm: {reservation: NAME}", "'scontrol show reservations' lists all"),
+    ("partition", "slurm: {partition: NAME}", "'sinfo --summarize' lists all"),
+    ("feature|constraint", "slurm: {constraint: FEATURE}", "'sinfo --format=\"%R %f\"' lists all"),
+    ("gres|gpu|tres", "slurm: {gres: NAME:COUNT}", "'sinfo --format=\"%R %G\"' lists all"),
     ("time ?limit|wall", 'walltime: "01:00:00"', "'sinfo --format=\"%R %l\"' lists the limits"),
-    ("licen[sc]e", "slurm: {extra: [--licenses=NAME]}", "'scontrol show licenses' lists them"),
+    ("licen[sc]e", "slurm: {extra: [--licenses=NAME]}", "'scontrol show licenses' lists all"),
 )
 _SIZES = re.compile("node configuration|memory|cpu|processor", re.IGNORECASE)
 

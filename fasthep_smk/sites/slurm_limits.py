@@ -17,7 +17,7 @@ from fasthep_smk.util.errors import Finding, not_among
 #: Cpus, memory in bytes, and GPUs of a node.
 Shape: TypeAlias = tuple[int, int, int]
 _AMOUNTS = ("cpus", "memory", "gpus")
-_PENDING = "such a job would wait forever: another partition, or a smaller pool"
+_PENDING = "such a job would wait forever: choose another partition, or a smaller pool"
 _REFUSED = "Slurm does not let you use this {}"
 #: Settings of Slurm's that name what may change the account or QOS that a job asks for.
 _REWRITING = ("JobSubmitPlugins", "CliFilterPlugins")

@@ -47,7 +47,7 @@ def share(source: Path, record: Saved, key: Key, goal: Path, *, name: str | None
     entry = entries(record)[key].copy()
     names = list(dict.fromkeys(files_of(entry["value"])))
     if ARCHIVE in names:
-        raise ValueError(f"{key} lies among other products")
+        raise ValueError(f"{key} shares its file with other products")
     renamed = {}
     value = entry["value"]
     if name is not None and isinstance(value, dict) and names == [value.get("file")]:

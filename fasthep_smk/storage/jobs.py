@@ -102,7 +102,7 @@ def read_jobs(build: Path) -> list[TaskJob]:
         ((table, problem),) = unread
         raise Findings.one(f"this task table cannot be read: {problem}", file=str(table))
     if unread:  # by a run of another version, for instance: it would be the same for each
-        message = f"{len(unread)} task tables cannot be read; of the first: {unread[0][1]}"
+        message = f"{len(unread)} task tables cannot be read; the first: {unread[0][1]}"
         raise Findings.one(message, file=str(build / layout.TASKS))
     order = [*_rules_in_order(build), *tables]
     return [job for rule in dict.fromkeys(order) for job in tables.get(rule, [])]

@@ -45,7 +45,7 @@ def of_sample(sample: SampleFacts | None) -> str:
     return (
         "# Sample\n\n"
         f"All results of this run come from a sample: {said_of_sample(sample)}. "
-        f"Run again without {sample['asked'].split()[0]} for all.\n"
+        f"To get the results of all events, run again without {sample['asked'].split()[0]}.\n"
     )
 
 

@@ -124,12 +124,12 @@ def sent(pickled: bytes | Path, *, key: str | None = None, file: str | None = No
     try:
         check(content, _listed)
     except RefusedPickle as error:
-        fix = f"if you trust the workers, list it: smk: {{pickles_of: [{error.names}]}}"
+        fix = f"if you trust the workers, list the class: smk: {{pickles_of: [{error.names}]}}"
         raise Findings.one(
             f"this may not come back from a worker: {error}",
             file=file,
             key=key,
-            expected="arrays, histograms, plain data or objects of classes that are listed",
+            expected="arrays, histograms, plain data or objects of classes in smk: pickles_of",
             hint=fix if error.names else None,
         ) from error
 
@@ -313,7 +313,7 @@ class _Storage(_StandIn):
             elif _is_plain(item) and not (is_count and not 0 <= item <= most):
                 checked.append(item)
             else:
-                raise RefusedPickle("it contains an axis that is not one")
+                raise RefusedPickle("it contains an axis that is not a histogram axis")
         self.real = self.cls.__new__(self.cls)
         self.real.__setstate__((*checked, cells.real))
         real_axes = [self.real.axis(number) for number in range(self.real.rank())]

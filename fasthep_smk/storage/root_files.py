@@ -88,7 +88,7 @@ def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> Root
             if here is not None and inside:
                 held = opened.get(inside)
                 if not hasattr(held, "classnames"):
-                    nothing = f"contains no {inside!r}, which its name asks for"
+                    nothing = f"contains no {inside!r}, the part of its name after ':'"
                     problem = nothing if held is None else _TREE_IN_NAME.format(inside)
                     return RootFile(problem=problem)
             for tree in trees:
@@ -164,7 +164,8 @@ def _missing(path: str, root: Path) -> str:
     if not folder.is_dir():
         return f"does not exist (nor does its folder; relative paths start from {root})"
     if (root / path).is_symlink():
-        return f"is a symbolic link to nothing ({(root / path).readlink()})"
+        goal = (root / path).readlink()
+        return f"is a symbolic link to {goal}, which does not exist"
     if any(sign in Path(path).name for sign in "*?["):
         return "does not exist; patterns are not expanded: name each file"
     close = nearest(Path(path).name, [item.name for item in folder.iterdir()])

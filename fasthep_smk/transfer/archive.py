@@ -164,18 +164,19 @@ def _reading(path: Path) -> Iterator[tarfile.TarFile]:
 def _manifest(tar: tarfile.TarFile, path: Path) -> JsonObject:
     member = tar.next()
     if member is None or member.name != _MANIFEST or not _is_plain(member):
-        raise DamagedParcel(f"{path.name}: it does not begin with its list")
+        raise DamagedParcel(f"{path.name}: it does not begin with its list of files")
     if member.size > _LONGEST:
-        raise DamagedParcel(f"{path.name}: its list is too long")
+        raise DamagedParcel(f"{path.name}: its list of files is too long")
     manifest = files.unseal(_stream(tar, member).read())
     if manifest.get("format") != _FORMAT:
         raise DamagedParcel(f"{path.name}: another version of fasthep-smk has written it")
     if not isinstance(manifest.get("about"), dict) or not isinstance(manifest.get("files"), dict):
-        raise DamagedParcel(f"{path.name}: its list is malformed")
+        raise DamagedParcel(f"{path.name}: its list of files is malformed")
     for name, entry in manifest["files"].items():
         _check_name(name)
         if not _is_description(entry):
-            raise DamagedParcel(f"{path.name}: its list has an impossible entry for {name!r}")
+            problem = f"its list of files has an impossible entry for {name!r}"
+            raise DamagedParcel(f"{path.name}: {problem}")
     return manifest
 
 

@@ -47,8 +47,8 @@ def refuse_unsendable(paths: Mapping[str, Path]) -> None:
     for kind, path in paths.items():
         if not _PLAIN.fullmatch(str(path)):
             raise SmkError(
-                f"the {kind} credential cannot be sent from {str(path)!r}: put it where the path "
-                "has letters, digits and . _ - @ % + only"
+                f"the {kind} credential cannot be sent from {str(path)!r}: move it to a path with "
+                "only letters, digits and . _ - @ % +"
             )
         if (other := names.setdefault(path.name, kind)) != kind:
             raise SmkError(

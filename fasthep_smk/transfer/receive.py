@@ -56,7 +56,7 @@ def accept(
     if arrival.status is None:
         return arrival
     if (about.get("rule"), about.get("place")) != (rule, list(place)):
-        raise DamagedParcel(f"{outcome.name} is another job's")
+        raise DamagedParcel(f"{outcome.name} belongs to another job")
     expected = Expected(build, rule, place, probe=probe)
     gone = about.get("gone", [])
     if not isinstance(gone, list) or not all(isinstance(name, str) for name in gone):

@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
         except DamagedParcel as error:
             return _give_up(outcome, _DAMAGED, str(error))
         except OSError as error:
-            return _give_up(outcome, _NO_ROOM, f"what was sent cannot be unpacked: {error}")
+            return _give_up(outcome, _NO_ROOM, f"its files cannot be unpacked: {error}")
         there = Places({old: str(folder / new) for old, new in about["places"].items()})
         for name in (BUILD, LAUNCH, *about["places"].values()):
             if name in (BUILD, LAUNCH) or "/" not in name:

@@ -73,7 +73,7 @@ class Tracker:
         except OSError as error:  # there is no room here: the others under way are not to blame
             problem = failures.one_line(error)
             return TravelVerdict(
-                "failed", f"what it sent back could not be put in place: {problem}"
+                "failed", f"the files that it sent back could not be put in place: {problem}"
             )
         if arrival.status == 0:
             return TravelVerdict("done")

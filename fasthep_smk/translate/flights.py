@@ -146,7 +146,7 @@ class Preflight:
             stages = ", ".join(map(repr, self._left_out))
             warnings.append(
                 "not tried with the first events: stages that need workers of their pool "
-                f"({stages}), and what reads their results"
+                f"({stages}), and stages that read their results"
             )
         if not findings and not doubts and not odd:  # what is odd is said again
             self._inputs.note_passed(self._passed)
@@ -159,8 +159,8 @@ class Preflight:
         of = f"{op} " if op else ""
         if end.was_late:
             problem = (
-                f"{of}did not end within {_LONGEST:.0f} s, with {_EVENTS} events; --no-preflight "
-                "leaves this trial out"
+                f"{of}did not end within {_LONGEST:.0f} s in a trial with {_EVENTS} events; "
+                "--no-preflight skips the trial"
             )
         else:
             problem = f"{of}ended the process of its trial with the first events: {end}"
@@ -296,12 +296,13 @@ class Preflight:
             try:
                 certain, doubtful, odd = self._findings()
             except Exception as error:  # what cannot be tried may be right
-                problem = f"not tried with its first events: {type(error).__name__}: {error}"
+                why = f"{type(error).__name__}: {error}"
+                problem = f"operations were not tried with the first events: {why}"
                 certain, doubtful, odd = [], [Finding(problem=problem)], []
             lists = [[asdict(finding) for finding in listed] for listed in (certain, doubtful)]
             remarks = [
-                f"{path} was written while operations were tried with the first {_EVENTS} events: "
-                "if it keeps what follows from events, remove it before the run"
+                f"an operation wrote {path} in a trial with the first {_EVENTS} events: remove the "
+                "file before the run if its content depends on events"
                 for path in written
             ]
             files.write_text(self._told, json.dumps([*lists, odd, remarks]))

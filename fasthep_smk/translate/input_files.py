@@ -92,14 +92,16 @@ def server_findings(
     for server, problem in inputs.silent.items():
         counts = [sum(server_of(file) == server for file in files) for files in datasets.values()]
         if any(counts):
-            text = f"{_number(sum(counts), 'file')} of {_number(sum(map(bool, counts)), 'dataset')}"
+            there = _number(sum(map(bool, counts)), "dataset")
+            text = f"it has {_number(sum(counts), 'file')} of {there}"
             findings.append(
                 Finding(
                     file=workflow,
                     key="data.datasets",
                     problem=f"{server} does not answer: {text}",
                     value=problem,
-                    hint="check its name and that it runs, then run the same command again",
+                    hint="check the server's name and whether it runs, then run the same command "
+                    "again",
                 )
             )
     return findings

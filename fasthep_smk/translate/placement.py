@@ -9,15 +9,16 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
-from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest
+from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest, leaf_of
 from fasthep_smk.config.routing import Router
+from fasthep_smk.config.site import Site, as_two_levels
 from fasthep_smk.plan.rules import Rule, asked_by
 from fasthep_smk.translate.profile import Placement
-from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.errors import Finding, not_among
 from fasthep_smk.util.units import format_duration
 from fasthep_smk.util.yaml_values import as_yaml
 
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from fasthep_smk.plan.amounts import KnownOf
     from fasthep_smk.storage.measured import History
 
+#: How Snakemake calls amounts, how we do, and their units in bytes or seconds; 0: text for people.
+_WRITTEN = {
+    "mem": ("memory", 0), "mem_mb": ("memory", 10**6), "mem_mib": ("memory", 2**20),
+    "htcondor_request_mem_mb": ("memory", 2**20), "disk": ("disk", 0), "disk_mb": ("disk", 10**6),
+    "disk_mib": ("disk", 2**20), "htcondor_request_disk_mb": ("disk", 2**20),
+    "runtime": ("walltime", 60),
+}  # fmt: skip
 #: What would not be seen in a message.
 _IN_WORDS = {" ": "spaces", "\n": "line ends", "\r": "line ends", "\t": "tabs", "\0": "NUL"}
 
@@ -63,6 +71,12 @@ def place(
         findings, notes = sized.findings, sized.notes
         if findings:
             return Placement(site), findings, notes
+    findings += _unknown_rules(site, [rule.name for rule in rules])
+    for name, written in as_two_levels(site.settings.get("set-resources") or {}).items():
+        if name in stated:
+            where = "--set-resources" if "set-resources" in site.typed else site.why
+            stated[name] = _as_written(stated[name], written, f"{where}: {name}", system)
+            own.pop(name, None)
     notes += sites.notes(site.system)
     attempts: dict[str, tuple[Attempt, ...]] = {}
     by_dataset: dict[str, dict[str, tuple[Attempt, ...]]] = {}
@@ -99,13 +113,13 @@ def place(
             findings.append(finding)
         else:
             wrong = f"{finding.key}: {finding.problem} ({finding.value})"
-            notes.append(f"{wrong}: jobs go to their fallback")
+            notes.append(f"{wrong}: jobs go to their fallback pool")
     has_options = any(attempt.options.get(site.system) for attempt in used)
     if site.folder is None and here is None and site.origin == "strategy" and not has_options:
         notes.append(
-            f"{site.why}: neither the site nor the pools say how to submit jobs: "
+            f"{site.why}, but neither the site nor the pools say how to submit jobs: "
             f"'fasthep-smk site init {site.system} my_site' writes a site, and --profile my_site "
-            "chooses it"
+            "uses it"
         )
     notes += sites.unavailable(site, used)
     findings += _too_long(used, site.longest, site.file)
@@ -136,8 +150,8 @@ def place(
         }
     if piloted := [name for name in by_dataset if any(attempt.pilot for attempt in attempts[name])]:
         notes.append(
-            "execution.sizes.by_dataset has no effect on jobs that pilots run, since all jobs of a "
-            f"pilot are of equal size: {', '.join(piloted)}"
+            f"execution.sizes.by_dataset has no effect on rules {', '.join(piloted)}: pilots run "
+            "their jobs, and all jobs of a pilot have the same size"
         )
         by_dataset = {name: apart for name, apart in by_dataset.items() if name not in piloted}
     fallback_after = {
@@ -180,6 +194,44 @@ def place(
         by_dataset=by_dataset,
     )
     return placement, list({str(item): item for item in findings}.values()), notes
+
+
+def _as_written(
+    stated: Sequence[Attempt], written: Mapping[str, object], where: str, system: sites.System
+) -> tuple[Attempt, ...]:
+    """Return attempts with the amounts that a person has ``written`` for their rule, as they stand.
+
+    Those that only Snakemake can evaluate, such as ``attempt * 1000``, are not known here.
+    """
+    amounts: dict[str, int | None] = {}
+    for name, value in written.items():
+        if name in _WRITTEN:
+            amount, unit = _WRITTEN[name]
+            unit = 2**20 if name in system.AMOUNTS else unit
+            amounts[amount] = int(str(value)) * unit if str(value).isdecimal() and unit else None
+    if not amounts:
+        return tuple(stated)
+    origins = {leaf_of(name): where for name in amounts}
+    known = {name: amount for name, amount in amounts.items() if amount is not None}
+    own: Any = amounts
+    return tuple(
+        replace(
+            attempt,
+            request=replace(attempt.request, **own),
+            origins={**attempt.origins, **origins},
+            measured=tuple(name for name in attempt.measured if name not in amounts),
+            most={**attempt.most, **known},
+        )
+        for attempt in stated
+    )
+
+
+def _unknown_rules(site: Site, known: Sequence[str]) -> Iterable[Finding]:
+    """Yield rules that options of the command line name, and that the workflow does not have."""
+    for option, mark in (("set-resources", ":"), ("set-threads", "="), ("groups", "=")):
+        for word in site.typed.get(option, ()):
+            if (name := word.partition(mark)[0]) not in known:
+                yield not_among(name, known, problem="no such rule", file=None, key=f"--{option}")
 
 
 def _of_snakemake() -> Iterable[Finding]:
@@ -266,7 +318,7 @@ def _on_one_machine(
     left = ", ".join(
         dict.fromkeys(repr(attempt.pool) for attempt in cut if attempt.pool not in pools)
     )
-    text = f"pool {left} is larger than this machine: pool {fitting[0].pool!r} instead"
+    text = f"pool {left} is larger than this machine: its jobs use pool {fitting[0].pool!r}"
     return kept, [text] if left else []
 
 
@@ -290,7 +342,7 @@ def capped(placement: Placement, cores: int) -> list[str]:
         for attempt in of_rule
     }
     return [
-        f"pool {pool!r}: {cores} of {cpus} cpus a job, because of --jobs {cores}"
+        f"pool {pool!r}: each job gets {cores} of {cpus} cpus, because of --jobs {cores}"
         for pool, cpus in asked.items()
         if cpus > cores
     ]
@@ -323,7 +375,7 @@ def unsafe_path(execution: Execution, build: Path, launch: Path) -> Finding | No
                 problem=f"{system} would misread the name of {label}",
                 value=as_yaml(str(path)),
                 expected=f"a path without {', '.join(_IN_WORDS.get(char, char) for char in bad)}: "
-                "it is part of the commands of jobs",
+                "job commands contain it",
                 hint=hint,
             )
     return None

@@ -16,7 +16,7 @@ from fasthep_smk import sites
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.environment import Environment
 from fasthep_smk.config.requests import Attempt
-from fasthep_smk.config.site import Site
+from fasthep_smk.config.site import MAPPINGS, Site, as_mapping, as_two_levels
 from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.pilots import Crews
@@ -44,18 +44,6 @@ BASE: Mapping[str, object] = {
     "rerun-triggers": ["mtime"],
     "printshellcmds": False,
 }
-#: Settings with a name and a value each, which the site and we both may have.
-_MAPPINGS = (
-    "resources",
-    "set-threads",
-    "default-resources",
-    "config",
-    "set-resource-scopes",
-    "groups",
-    "group-components",
-)
-
-
 #: What Snakemake gives to jobs of a batch system that ask for nothing.
 _SNAKEMAKES = {
     "mem_mb": "min(max(2*input.size_mb, 1000), 8000)",
@@ -179,8 +167,8 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
     rules = list(rules)
     own: dict[str, dict[str, str | int]] = {}
     threads: dict[str, int] = {}
-    defaults = _as_mapping(settings.get("default-resources") or {})
-    limited = _as_mapping(settings.get("resources") or {})
+    defaults = as_mapping(settings.get("default-resources") or {})
+    limited = as_mapping(settings.get("resources") or {})
 
     def asked(rule: Rule, attempts: Iterable[Attempt]) -> dict[str, Sequence[object]]:
         here = lengthened(rule, attempts, placement.longest)
@@ -206,7 +194,7 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
             threads[rule.name] = rule.processes
     if own:
         # What a person wrote into the site's profile has the last word.
-        written = _as_two_levels(settings.pop("set-resources", {}))
+        written = as_two_levels(settings.pop("set-resources", {}))
         settings["set-resources"] = {
             name: {**own.get(name, {}), **written.get(name, {})} for name in {**own, **written}
         }
@@ -218,12 +206,12 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
         options = filter(None, [shell(binds), str(settings.get("apptainer-args") or "")])
         settings["software-deployment-method"] = ["apptainer"]
         settings["apptainer-args"] = " ".join(options)
-        settings["config"] = {"container": image, **_as_mapping(settings.get("config", {}))}
+        settings["config"] = {"container": image, **as_mapping(settings.get("config", {}))}
     if placement.transfers:
         settings |= system.TRAVELLING
-        settings["config"] = {"staging": "transfer", **_as_mapping(settings.get("config", {}))}
+        settings["config"] = {"staging": "transfer", **as_mapping(settings.get("config", {}))}
     if threads:
-        settings["set-threads"] = {**threads, **_as_mapping(settings.get("set-threads", {}))}
+        settings["set-threads"] = {**threads, **as_mapping(settings.get("set-threads", {}))}
     # Snakemake takes a setting without any value for a mistake.
     settings = {name: value for name, value in settings.items() if value not in ({}, [])}
     header = "# Run this workflow with: snakemake --profile THIS_FOLDER\n"
@@ -383,37 +371,16 @@ def _python(value: object) -> str:
 def _adjusted(site: Site) -> dict[str, object]:
     """Return the site's own settings, with paths in its folder made absolute."""
     settings: dict[str, object] = {}
-    for name, value in site.settings.items():
-        key = str(name).replace("_", "-")
-        if key in _MAPPINGS:
-            settings[key] = _as_mapping(value)
+    for key, value in site.settings.items():
+        if key in MAPPINGS:
+            settings[key] = as_mapping(value)
         elif key == "set-resources":
-            settings[key] = _as_two_levels(value)
+            settings[key] = as_two_levels(value)
         elif isinstance(value, str) and site.folder and (site.folder / value).exists():
             settings[key] = str(Path(site.folder / value))
         elif key not in ("snakefile", "directory"):
             settings[key] = value
     return settings
-
-
-def _as_mapping(value: object) -> dict[str, object]:
-    """Return ``name=value`` settings, however a profile wrote them, as a mapping."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    listed = value if isinstance(value, list) else str(value).split()
-    pairs = [str(item).partition("=") for item in listed]
-    # Of a mapping, Snakemake takes "1000" for text.
-    return {name: int(text) if text.isdecimal() else text for name, _, text in pairs}
-
-
-def _as_two_levels(value: object) -> dict[str, dict[str, object]]:
-    if isinstance(value, Mapping):
-        return {rule: _as_mapping(content) for rule, content in value.items()}
-    by_rule: dict[str, dict[str, object]] = {}
-    for item in value if isinstance(value, list) else str(value).split():
-        rule, _, assignment = str(item).partition(":")
-        by_rule.setdefault(rule, {}).update(_as_mapping([assignment]))
-    return by_rule
 
 
 def _lay(settings: dict[str, object], layer: Mapping[str, object]) -> None:

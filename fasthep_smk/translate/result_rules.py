@@ -67,14 +67,14 @@ def named(path):
 
 
 def asked():
-    """Return which results there are, and which files lie there that nothing makes."""
+    """Return the results of the analysis, and the files in their folders that it does not make."""
     done = subprocess.run([*HAND_OVER, "ask"], stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise WorkflowError("fasthep-smk does not take the analysis: its message stands above")
     return json.loads(done.stdout)
 
 
-# A job of another rule has its inputs.
+# In a process that runs a single job, the inputs of the job exist.
 FOUND = asked() if workflow.is_main_process else {{"made": [], "left_over": []}}
 MARKER, OLD = named("{layout.HANDED_OVER}"), named("{layout.OLD_RESULTS}")
 NOT_MADE, LEFT_OVER = named("{layout.NOT_MADE}"), named("{layout.LEFT_OVER}")

@@ -106,9 +106,9 @@ def amounts(
     if names := [*dict.fromkeys(unsaid)]:
         sized.notes.append(
             f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is set: "
-            f"jobs request {format_bytes(FIRST_MEMORY)} per cpu at first, then what earlier jobs "
-            "of their rule used; resources: {memory: ...} sets it, and config: {sizes: fixed} "
-            "leaves it to the batch system"
+            f"jobs request {format_bytes(FIRST_MEMORY)} per cpu at first, and later what earlier "
+            "jobs of their rule used. resources: {memory: ...} sets the memory; config: {sizes: "
+            "fixed} leaves it to the batch system"
         )
     return sized
 
@@ -250,7 +250,7 @@ def unfit(
             pool, key = router.pools.by_name[size.pool], f"{size.key}.ask.{name}"
             findings += more_than_a_worker(pool, name, asked, size.file, key)
     notes = [
-        f"{size.file}: {size.key}: has no effect, as no rule of pool {size.pool!r} has all of "
+        f"{size.file}: {size.key}: has no effect, because no rule of pool {size.pool!r} has all of "
         f"these stages: {', '.join(size.stages) or 'none'}"
         for size in sizes
         if size.key not in taken

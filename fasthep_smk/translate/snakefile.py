@@ -27,7 +27,7 @@ from pathlib import Path, PurePosixPath
 
 from snakemake.exceptions import WorkflowError
 
-# Other users may read what is made here, and not write to it.
+# Other users may read the files that are made here, but not write to them.
 os.umask(os.umask(0o022) | 0o022)
 SMK = Path(os.path.abspath(str(workflow.current_basedir)))
 if not (os.path.isdir("smk") and os.path.samefile("smk", SMK)):
@@ -51,7 +51,7 @@ if config.get("container"):
     container: config["container"]
 
 
-# What ends a run needs all results, and writes in the build folder itself.
+# The final jobs need all results, and write in the build folder itself.
 if config.get("staging") == "transfer":
 
     localrules:
@@ -72,7 +72,7 @@ def job_of(rule, wildcards):
 
 
 def inputs_of(rule):
-    """Return the input function of bundles of jobs, with all that these wait for."""
+    """Return the input function of bundles of jobs: the files that the jobs wait for."""
     return lambda wildcards: ancient(files_for(rule, job_of(rule, wildcards)))
 
 
@@ -87,10 +87,10 @@ def input_files(rule):
 
 
 def awaited(rule, *patterns):
-    """Return the input function for files of other jobs: of these, those that a job waits for.
+    """Return the input function for those files of other jobs that a job waits for.
 
-    Whether results stand is decided by signatures: a job does not wait for a file of a finished
-    job that was deleted to make room.
+    Signatures decide whether results are valid: a job does not wait for a file of a finished job
+    that was deleted to make room.
     """
 
     def found(wildcards):
@@ -115,9 +115,9 @@ def jobs_of(rule):
 
 @cache
 def is_in_future(path):
-    """Whether an input file's time is in the future: Snakemake would fail each job with it.
+    """Whether an input file's time is in the future: Snakemake would fail each job that reads it.
 
-    Inside a job, whose node may have another clock, so may the time of any other file be.
+    Inside a job, this holds for all files, because the node may have another clock.
     """
     if workflow.is_main_process and not Path(path).is_absolute():
         return False
@@ -125,7 +125,7 @@ def is_in_future(path):
 
 
 def files_for(rule, entry):
-    """Return what a job waits for; of jobs in a bundle, that all of them are done."""
+    """Return the files that a job waits for; of jobs in a bundle, the file that marks its end."""
     jobs = TASKS[rule]["jobs"]
     entries = [jobs[key] for key in entry["jobs"]] if "jobs" in entry else [entry]
     paths = [path for one in entries for path in one["inputs"]]
@@ -156,7 +156,7 @@ def targets():
 
 
 def shown():
-    """Return the plots that there are, if Snakemake is asked for a report: it shows them."""
+    """Return the plots that exist, for a report of Snakemake; nothing if it makes no report."""
     if not {"--report", "--reporter"} & {word.partition("=")[0] for word in sys.argv}:
         return []
     from fasthep_smk.executors import snakemake_report

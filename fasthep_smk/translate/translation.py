@@ -471,7 +471,8 @@ def reconcile(placed: Placed) -> Reconciled:
         }
     records = (placed.earlier / path.relative_to(build) for path in reuse.unreadable[:3])
     unreadable = (
-        f"{path} is damaged or of another version: its job runs again" for path in records
+        f"{path} is damaged, or another version of fasthep-smk wrote it: its job runs again"
+        for path in records
     )
     warnings = [*placed.warnings, *unreadable, *reuse.damaged[:3]]
     return _adding(Reconciled, placed, reuse=reuse, warnings=warnings)
@@ -520,6 +521,7 @@ def _execution(
         profile_sections(document, settings.workflow, root),
         profile=settings.profile,
         workflow=str(settings.workflow),
+        options=settings.site_options,
     )
 
 
@@ -604,8 +606,9 @@ def _selected(
 
 
 def _unknown_files(paths: list[str]) -> str:
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return f"size and time of {paths[0]}{more} are not known: a change of content is not noticed"
+    more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""
+    known = f"the size and time of {paths[0]}{more} are not known"
+    return f"{known}, so fasthep-smk cannot see whether their content changes"
 
 
 def _apart(findings: list[Finding], start: Start) -> tuple[list[Finding], list[str]]:

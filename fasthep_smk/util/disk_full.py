@@ -111,5 +111,5 @@ def _free(folder: Path) -> str:
     free = status.f_bavail * status.f_frsize
     text = f"{about_bytes(free)} of {about_bytes(status.f_blocks * status.f_frsize)} are free now"
     if status.f_files and not status.f_favail:
-        text += f", and none of {status.f_files} files is left to make"
+        text += f", but all of its {status.f_files} inodes are used"
     return text

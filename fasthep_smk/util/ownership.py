@@ -123,8 +123,8 @@ def check_build(
                         key=option,
                         problem=kind.format(noun=noun, user=_user(os.lstat(paths[0]).st_uid)),
                         value=_rights(paths[0]) + more,
-                        expected="a folder of yours that only you can write to: what is in it is "
-                        "trusted, and runs in your name",
+                        expected="a folder of yours that only you can write to, because its files "
+                        "are trusted and run in your name",
                         hint=f"{fix}; or {otherwise}" if fix else otherwise,
                     )
                 )
@@ -314,7 +314,7 @@ def problem_above(path: Path, *, workflow: Path | None = None) -> str | None:
             return f"{folder} belongs to another user ({_user(status.st_uid)})"
         is_sticky = status.st_mode & stat.S_ISVTX
         if folder not in allowed and not is_sticky and is_open(folder, status):
-            return f"others may rename what lies in {folder}: chmod +t it"
+            return f"others may rename the files in {folder} ('chmod +t' prevents it)"
     return None
 
 

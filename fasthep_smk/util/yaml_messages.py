@@ -30,14 +30,14 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         r"while scanning a quoted scalar",
         "a quote is not closed",
-        "close it, or write the text without quotes",
+        "close the quote, or write the text without quotes",
     ),
     (
         r"expected ',' or|while parsing a flow",
         "a bracket is not closed, or a comma is missing",
         "look for the [ or { before it; put quotes around a text that has a ':'",
     ),
-    (r"undefined alias", "the anchor that * refers to is not defined", "write & before its name"),
+    (r"undefined alias", "the anchor after * is not defined", "define it: write & before its name"),
     (
         r"found duplicate anchor",
         "two anchors have the same name",
@@ -110,7 +110,7 @@ def _text_finding(file: Path) -> Finding:
         start, byte = error.start, chr(content[error.start])
         shown = f" ({byte!r} in Latin-1)" if byte.isprintable() else ""
         problem = f"holds a byte that is not UTF-8 text: 0x{ord(byte):02X}{shown}"
-        hint = f"iconv -f ISO-8859-1 -t UTF-8 {shell([file])}, if that is what it was written in"
+        hint = f"iconv -f ISO-8859-1 -t UTF-8 {shell([file])}, if the file is in Latin-1"
     else:
         odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
         start = len(text[: odd.start()].encode()) if odd else 0

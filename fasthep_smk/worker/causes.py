@@ -64,7 +64,7 @@ def column_fix(error: BaseException, file: str | None) -> str | None:
         )
     close = nearest(missing.name, {*missing.there, *branches}, cutoff=0.7)
     meant = f"did you mean {close!r}? " if close else ""
-    return f"{meant}the events have {_some(missing.there)}" if missing.there else None
+    return f"{meant}the events have the columns {_some(missing.there)}" if missing.there else None
 
 
 def _some(names: tuple[str, ...]) -> str:
@@ -88,7 +88,8 @@ def what_ended(end: End, sent: Sent) -> tuple[failures.FailureKind, str, str | N
     if end.status >= 0:
         return (
             "error",
-            f"its process ended with {end} before its work was done, as by os._exit({end.status})",
+            f"its process ended with {end} before its work was done, as with "
+            f"os._exit({end.status})",
             "an operation must return its result, or raise an error",
         )
     if -end.status in _FAULTS:

@@ -83,7 +83,7 @@ def for_root(whole: hist.BaseHist, name: str) -> Iterator[tuple[str, hist.BaseHi
         split.pop()  # a labelled axis is better than no axis
     left = len(whole.axes) - len(split)
     if left > _MOST_AXES:
-        raise SmkError(_refused(name, f"has {left} axes that are no categories, not at most 3"))
+        raise SmkError(_refused(name, f"has {left} axes that are not categories, more than 3"))
     choices = [[*enumerate(map(encode, whole.axes[at])), *_other(whole.axes[at])] for at in split]
     for chosen in itertools.product(*choices):
         bins = dict(zip(split, (number for number, _ in chosen), strict=True))
@@ -125,7 +125,8 @@ def _numbers(axis: hist.axis.AxesMixin, name: str) -> tuple[hist.axis.AxesMixin,
         values = [int(value) for value in axis] or [0]
         low, high = min(values), max(values) + 1
         if high - low > _MOST_INTEGERS:
-            raise SmkError(_refused(name, f"has an axis with integers from {low} to {high - 1}"))
+            problem = f"has an axis with too many integers, from {low} to {high - 1}"
+            raise SmkError(_refused(name, problem))
         new_axis = hist.axis.Regular(high - low, low, high, **labels)
         where = [int(value) - low + 1 for value in axis]
         return new_axis, [*where, *([new_axis.extent - 1] if after else [])]

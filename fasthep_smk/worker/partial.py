@@ -58,7 +58,7 @@ class TakenOver:
         folder = self.job.build / adopted.folder
         record = products.read_record(folder)
         if record["signature"] != adopted.signature:
-            raise NotAdoptable(f"{adopted.folder} is another job's now")
+            raise NotAdoptable(f"{adopted.folder} now belongs to another job")
         here = str(self.job.build)
         there = str(record.get("build") or here)
         entries = hard_links.entries(record)

@@ -68,7 +68,7 @@ def _part(job: WorkerJob, plan: Plan, folder: Path) -> Content | None:
         content = _saved(job, plan, {**taken.values, **store}, str(folder), taken)
     except NotAdoptable as error:
         shutil.rmtree(job.folder, ignore_errors=True)  # nothing may be written into shared files
-        print(f"the whole job runs: {masked(str(error))}", file=sys.stderr)
+        print(f"the whole job runs, not a part: {masked(str(error))}", file=sys.stderr)
         return None
     kept = cached_streams.keep(job, store, cpu)
     made_anew = {(entry["node"], entry["port"]) for entry, _ in kept}

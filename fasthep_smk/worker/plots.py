@@ -128,7 +128,7 @@ def _apart(
     taken = {name for names in ending.results.values() for name in names}
     if taken and taken & {str(goal_of(Path(name), job)) for name in _names(ending)}:
         styles.apply(nodes[0])
-        raise _InTheWay("an adopted file is written by another now")
+        raise _InTheWay("another operation now writes an adopted file")
     return ending
 
 
@@ -175,7 +175,7 @@ def _adopted(job: WorkerJob) -> Ending:
         try:
             ending.add(_adopted_from(job, adopted))
         except (OSError, ValueError, KeyError, SmkError) as error:
-            print(f"all of it is made again: {masked(str(error))}", file=sys.stderr)
+            print(f"all plots are made again: {masked(str(error))}", file=sys.stderr)
             return Ending()
     return ending
 
@@ -184,7 +184,7 @@ def _adopted_from(job: WorkerJob, adopted: Adopted) -> Ending:
     folder = job.build / adopted.folder
     record = products.read_record(folder)
     if record["signature"] != adopted.signature:
-        raise ValueError(f"{adopted.folder} is another job's now")
+        raise ValueError(f"{adopted.folder} now belongs to another job")
     for name in adopted.results:
         if files.described(job.build / name) != record["results"].get(name):
             raise ValueError(f"{name} was changed")
@@ -240,7 +240,7 @@ def _side_by_side(child: _Child, folder: Path, nodes: list[str], processes: int)
         _InTheWay: one failed, or two wrote one file: what they did is forgotten.
     """
     if not run_records.are_quiet(child.session.record().hooks):
-        raise _InTheWay("a hook counts them")
+        raise _InTheWay("a hook counts operations")
     try:
         ending = Ending()
         for place, of_node in _forked(child, nodes, processes):

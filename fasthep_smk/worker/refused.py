@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 #: Says that a job was sent its credentials: no other ones will come to where it is.
 SENT = "FASTHEP_SMK_SENT"
 _UNKNOWN = (
-    "require it under execution.credentials, so that it is checked before and during a run; "
+    "require the credential under execution.credentials: the run then checks it; "
     "'fasthep-smk doctor' shows the credentials that you have"
 )
-_NOT_THE_ONE = "check that it is right for this server: 'fasthep-smk doctor WORKFLOW' shows it"
+_NOT_THE_ONE = (
+    "check that the credential is right for this server: 'fasthep-smk doctor WORKFLOW' shows it"
+)
 
 
 class Refused(SmkError):

@@ -212,7 +212,8 @@ def rebin(settings: Settings) -> Result:
     check_equal(theirs, ours)
     return Result(
         "rebin",
-        f"20 histograms of a selection, {settings.events:,} events; then one gets another binning.",
+        f"20 histograms of a selection, {settings.events:,} events. Before the second run, one of "
+        "them gets another binning.",
         [
             Row("full run", found["full"]),
             Row("run after the edit", found["edited"], found["full"], 0.15),

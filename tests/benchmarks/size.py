@@ -52,11 +52,14 @@ def marginal(settings: Settings) -> Result:
     ours, alone, bare = (cost[kind][0] for kind in kinds)
     return Result(
         "marginal",
-        f"One more trivial partition: the slope between runs of {_FEW} and of {_MANY} partitions.",
+        f"The cost of one more trivial partition: the slope between runs of {_FEW} and of {_MANY} "
+        "partitions.",
         [],
         [
             Figure("a partition, ratio to a bare Snakemake job", ours / bare, 4.0),
-            Figure("the same in a job of its own", alone / bare, 6.0),
+            Figure(
+                "a partition in a job of its own, ratio to a bare Snakemake job", alone / bare, 6.0
+            ),
         ],
         [
             f"{kinds[kind]}: {wall * 1e3:.1f} ms, {cpu * 1e3:.1f} ms of CPU"
@@ -143,7 +146,12 @@ def sleeping(settings: Settings) -> Result:
         [Row("one partition", one), Row("all of them", everything)],
         [
             Figure(f"all of them, ratio to {ideal:.1f} s, the least possible", wall / ideal, 1.5),
-            Figure("CPU that each job costs besides its own", 1e3 * (cpu - theirs), 40, " ms"),
+            Figure(
+                "CPU of the run for each job, without the CPU of the job",
+                1e3 * (cpu - theirs),
+                40,
+                " ms",
+            ),
         ],
         [
             f"CPU of the job, by its record: {1e3 * theirs:.0f} ms, without start and end of its "

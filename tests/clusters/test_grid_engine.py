@@ -222,11 +222,11 @@ def test_the_doctor_sends_a_job_to_each_pool(grid_engine: Cluster) -> None:
 def package(grid_engine: Cluster) -> Iterator[dict[str, str]]:
     """The package of the page, installed: variables that let Python find it."""
     folder = grid_engine.new_folder()
-    (folder / "my_grid_engine.py").write_text(block("This one knows Grid Engine:"))
+    (folder / "my_grid_engine.py").write_text(block("This class is for Grid Engine:"))
     metadata = folder / "my_grid_engine-1.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-grid-engine\nVersion: 1\n")
-    named = block("An entry point names it").replace('"', "")
+    named = block("Register the class with an entry point").replace('"', "")
     named = named.replace("[project.entry-points.", "[")
     (metadata / "entry_points.txt").write_text(named)
     given_away(folder)

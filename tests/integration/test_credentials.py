@@ -95,7 +95,7 @@ def test_jobs_wait_for_a_renewed_token(needy: Path, server: tuple[str, list[int]
             process.kill()
     text = output.read_text()
     assert text.count(f"the bearer token ({needy / 'token'}) expired at ") == 1, text
-    assert text.count("the bearer token was renewed, until ") == 1, text
+    assert text.count("the bearer token was renewed and is valid until ") == 1, text
     began = {name: [float(when) for one, _, when in tries(needy) if one == name] for name in
              ("late", "early", "rest")}  # fmt: skip
     assert len(began["late"]) == 2
@@ -179,8 +179,9 @@ def test_a_refused_token_is_said_to_be_one(
     done = smk("workflow.yaml", "-j", "2", "--accept-missing", "2", cwd=needy)
     assert done.returncode == 1
     assert "a server refused its credential: " in done.stderr
-    assert "    fix:       check that it is right for this server" in done.stderr
-    assert "going on without" not in done.stderr  # with the right one nothing would be missing
+    assert "    fix:       check that the credential is right for this server" in done.stderr
+    # With the right credential, nothing would be missing.
+    assert "the run goes on without" not in done.stderr
     notes = (needy / "build/smk/failures").rglob("*.json")
     assert {json.loads(path.read_text())["kind"] for path in notes} == {"credential"}
     parts = credentials.secret_parts(wrong)

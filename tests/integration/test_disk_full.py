@@ -113,7 +113,7 @@ def test_the_disk_is_full_while_the_translation_is_written(
     assert_said_once(done, build)
     assert " to run" not in done.stderr
     if "inodes" in size:
-        assert "none of 24 files is left to make" in done.stderr
+        assert "all of its 24 inodes are used" in done.stderr
     disk("size=40m,nr_inodes=0")
     done = run(smk, analysis)
     assert done.returncode == 0, done.stderr

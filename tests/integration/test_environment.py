@@ -114,7 +114,7 @@ def test_it_is_built_once(project: Project, archive: Path, smk: Run) -> None:
     before = identity()
     assert "built and tested in" in (project.folder / "said").read_text()
     done = smk("pack", "workflow.yaml", cwd=project.folder)
-    assert "was there" in done.stdout
+    assert "already there" in done.stdout
     assert identity() == before
     names = {path.name for path in archive.parent.iterdir() if path.suffix != ".lock"}
     assert names == {archive.name, f"{archive.name}.sha256"}
@@ -220,7 +220,7 @@ def test_what_does_not_work_is_not_kept(tmp_path: Path) -> None:
     killed = tmp_path / f".packed-venv-{Broken.key}.1.new"  # what a killed one has left
     killed.touch()
     (tmp_path / f"{killed.name}-x").mkdir()
-    with pytest.raises(Findings, match="'zz_absent' cannot be imported there: ModuleNotFound"):
+    with pytest.raises(Findings, match="it cannot import the module 'zz_absent': ModuleNotFound"):
         pack(Broken(), tmp_path)
     assert not archive_path(Broken(), tmp_path).exists()
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []

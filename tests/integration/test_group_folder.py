@@ -362,7 +362,8 @@ def test_another_build_folder_in_the_place_of_ones_own_is_refused(
     pool.chmod(0o777)
     done = smk("workflow.yaml", "-o", str(pool / "other"), cwd=shared.project)
     assert done.returncode == 0, done.stderr
-    assert f"others may rename what lies in {pool}: chmod +t it, else" in done.stderr
+    said = f"others may rename the files in {pool} ('chmod +t' prevents it): they can replace "
+    assert said in done.stderr
     done = smk("workflow.yaml", "-o", "other", cwd=shared.project)
     assert done.returncode == 0, done.stderr
     assert "may rename" not in done.stderr

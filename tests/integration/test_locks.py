@@ -149,7 +149,7 @@ def test_a_run_of_another_machine_is_known_by_its_signs_of_life(
         assert status == 1
         assert "on node17 has not ended its run" in said
         assert f"another run is in progress in {mounts[1] / 'build'}" in said
-        assert "if that is not a run of this folder: rm " in said
+        assert "if that process does not run in this folder: rm " in said
         status, said = run(mounts[1], words=(sys.executable, "-m", "fasthep_smk", "cancel"))
         assert status == 1
         assert "is on node17" in said

@@ -181,7 +181,7 @@ def test_a_batch_system_that_does_not_answer_is_waited_for(
     time.sleep(8)
     assert not bench.ends
     assert len(bench.said) == 1
-    assert "no pilot can be submitted now, trying again" in bench.said[0]
+    assert "no pilot can be submitted now; the run tries again" in bench.said[0]
     machine.answers = True
     bench.until(lambda: "second" in bench.ends)
     (bench.folder / "go").touch()

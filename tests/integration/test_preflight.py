@@ -107,8 +107,8 @@ def test_an_own_operation_runs_with_the_first_events_of_the_first_file_that_has_
     assert status == 0
     assert ran_with(analysis) == [100]
     assert said == (
-        "fasthep-smk: warning: ran_with was written while operations were tried with the first 100 "
-        "events: if it keeps what follows from events, remove it before the run\n"
+        "fasthep-smk: warning: an operation wrote ran_with in a trial with the first 100 events: "
+        "remove the file before the run if its content depends on events\n"
     )
 
 

@@ -109,13 +109,13 @@ def test_a_file_of_several_jobs_gets_a_warning(finished: Path, smk: Run) -> None
     done = smk("workflow.yaml", "-j", "2", "--no-preflight", cwd=finished)
     assert done.returncode == 0, done.stderr
     unique = "ctx['partition']['id'] and ctx['variation']['name']"
-    said = "list.txt was written by 6 jobs of Own, each over the other's: only one of these is left"
-    assert f"warning: {said}. Let the file's name contain {unique}\n" in done.stderr
+    said = "6 jobs of Own wrote the same file, list.txt: only one version of it is left"
+    assert f"warning: {said}. Put {unique} into the file's name\n" in done.stderr
     name = "f\"list_{ctx['partition']['id']}_{ctx.get('variation', {}).get('name')}.txt\""
     ops.write_text(ops.read_text().replace("'list.txt'", name))
     done = smk("workflow.yaml", "-j", "2", "--no-preflight", cwd=finished)
     assert done.returncode == 0, done.stderr
-    assert "written by" not in done.stderr
+    assert "wrote the same file" not in done.stderr
     assert len([*(finished / "build").glob("list_*_*.txt")]) == 6
 
 
@@ -210,5 +210,5 @@ def test_why_names_the_stage_and_the_parameter_that_changed(analysis: Path, smk:
     assert said["finish"].startswith(f"its input changed: {change} sqrt(")
     # FAST-HEP puts the axis of the datasets before it.
     assert "params.axes['met'].bins.nbins 20 → 10" in why("nbins: 20", "nbins: 10")["stage_Met"]
-    assert why("id: Scale", "id: Doubled")["stage_Doubled"] == "Scale is called Doubled now"
+    assert why("id: Scale", "id: Doubled")["stage_Doubled"] == "Scale is now called Doubled"
     assert why("id: Scale", "id: Scale") == {}

@@ -153,7 +153,7 @@ def test_all_that_do_not_answer_are_named_together(
     done = smk("workflow.yaml", "-j", "2", cwd=tmp_path)
     took = time.monotonic() - began
     assert done.returncode == 1
-    told = dict(re.findall(r"(\S+) does not answer: (.*)", done.stderr))
+    told = dict(re.findall(r"(\S+) does not answer: it has (.*)", done.stderr))
     assert told == {
         f"127.0.0.1:{dead}": "5 files of 3 datasets",
         f"127.0.0.1:{silent}": "2 files of 2 datasets",

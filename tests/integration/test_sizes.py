@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.integration.conftest import Run
 
@@ -88,3 +89,37 @@ def test_the_jobs_of_a_dataset_ask_for_its_own_amounts(analysis: Path, smk: Run)
     shown = json.loads(smk("explain", "own.yaml", "--json", cwd=analysis).stdout)
     (rule,) = (one for one in shown["rules"] if one["scope"] == "partition")
     assert [one["memory"] for one in rule["by_dataset"]["dy"]] == [800 * 10**6]
+
+
+@pytest.mark.parametrize("how", ["option", "profile"])
+def test_what_a_person_sets_is_what_jobs_ask_for_and_all_else_stays(
+    analysis: Path, smk: Run, how: str
+) -> None:
+    pools = "{default: {workers: 1, resources: {memory: 2GB}, config: {walltime: 10m}}}"
+    text = f"include: workflow.yaml\nexecution: {{config: {{sizes: auto}}, pools: {pools}}}\n"
+    (analysis / "pools.yaml").write_text(text)
+    written = ["stages_Vars_to_Met:mem_mb=900", "stages_Vars_to_Met:runtime=5"]
+    site = analysis / "site"
+    site.mkdir()
+    profile = {"set-resources": ["finish:mem_mb=800"]}
+    profile["set-resources"] += written if how == "profile" else []
+    (site / "config.yaml").write_text(json.dumps(profile))
+    typed = ["--", "--set-resources", *written] if how == "option" else []
+    done = smk("pools.yaml", "--profile", "site", *typed, cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    asked = {one["key"]: one["asked"] for one in records(analysis / "build")}
+    assert {(one["memory"], one["walltime"]) for key, one in asked.items() if key} == {
+        (900 * 10**6, 300)
+    }
+    assert asked[""]["memory"] == 800 * 10**6  # the end of the run
+    settings = yaml.safe_load((analysis / "build/smk/profile/config.yaml").read_text())
+    assert settings["resources"]["pool_default"] == 1
+    assert settings["set-resources"]["stages_Vars_to_Met"]["pool_default"] == 1
+
+
+def test_options_for_rules_that_there_are_not_are_refused(analysis: Path, smk: Run) -> None:
+    done = smk("workflow.yaml", "--", "--set-resources", "stages_Vars:mem_mb=9", cwd=analysis)
+    assert done.returncode == 1
+    assert "--set-resources: no such rule" in done.stderr
+    assert "did you mean 'stages_Vars_to_Met'?" in done.stderr
+    assert not (analysis / "build").exists()

@@ -455,7 +455,7 @@ def test_a_workflow_whose_name_is_no_text_is_refused(fresh: Path) -> None:
         ("mkfifo data/dy_0.root", "is a pipe or a device"),
         ("ln -s /dev/zero data/dy_0.root", "is a pipe or a device"),
         ("mkdir data/dy_0.root", "is a folder"),
-        ("ln -s nowhere data/dy_0.root", "is a symbolic link to nothing (nowhere)"),
+        ("ln -s nowhere data/dy_0.root", "is a symbolic link to nowhere, which does not exist"),
     ],
 )
 def test_an_input_file_that_is_no_file_is_refused(fresh: Path, make: str, said: str) -> None:

@@ -89,14 +89,14 @@ def do_forecast(options: argparse.Namespace) -> int:
 def of_rest(placed: Placed) -> str:
     """Return a line on what a run of a sample has left."""
     rest = _line(_forecast(placed, _not_done(placed)))
-    return rest.replace("forecast:", "forecast of the rest, without a sample:", 1)
+    return rest.replace("forecast:", "forecast of a full run after this sample:", 1)
 
 
 def as_text(forecast: Forecast) -> str:
     """Return the forecast as a table, and a sentence or two."""
     left = [rule for rule in forecast.rules if rule.to_do]
     if not left:
-        return "everything is done: there is nothing to forecast"
+        return "all jobs are done: there is nothing to forecast"
     rows = [
         [
             rule.rule,
@@ -132,7 +132,8 @@ def _line(forecast: Forecast) -> str:
         f"a run started now ends at {end}"
     )
     if forecast.unknown:
-        text += f"\nnot included, as no job of these is done yet: {', '.join(forecast.unknown)}"
+        rules = ", ".join(forecast.unknown)
+        text += f"\nnot included, because no job of these rules is done yet: {rules}"
     return text
 
 

@@ -48,11 +48,11 @@ data:
   datasets:
     - {{name: {dataset}, eventtype: mc, files: [{file}]}}
 
-# Which branches are read. Those that stages name are added.
+# Branches to read. Branches that the stages name are added.
 sources:
   events: {{kind: root_tree, tree: {tree}, branches: [{branch}]}}
 {fields}
-# A histogram, and a plot of it. Where an entry of the tree has several values, all are filled.
+# A histogram and its plot. If an entry of the tree has several values, all of them are filled.
 analysis:
   stages:
     - id: First
@@ -71,7 +71,7 @@ styles:
     style: {{experiment: ROOT}}
 """
 _FIELDS = """
-# Expressions need names like those of Python.
+# Expressions accept only valid Python names: this name stands for the branch.
 fields:
   {name}: {{stream: events, branch: {branch}}}
 """
@@ -147,7 +147,7 @@ def init_from_root(file: str, folder: Path, name: str | None) -> FromRoot:
     tree = next((tree for tree in trees if name in (None, tree.name)), None)
     if tree is None:
         names = [tree.name for tree in trees]
-        problem = "it has no tree of this name"
+        problem = "the file has no tree of this name"
         raise WrongArgument([not_among(name, names, problem=problem, file=file, key="--tree")])
     branch, values = _first_branch(file, tree)
     path = local_path(file)
@@ -177,11 +177,12 @@ def trees_in(file: str) -> list[Tree]:
             kinds = opened.classnames(recursive=True, cycle=False)
             trees = [_tree(name, opened[name]) for name in kinds if _TREES.fullmatch(kinds[name])]
     except Exception as error:  # whatever uproot meets in a damaged file
-        problem = f"its trees cannot be read ({type(error).__name__}: {error})"
+        problem = f"the trees of this file cannot be read ({type(error).__name__}: {error})"
         raise WrongArgument.one(problem, file=file) from error
     if not trees:
-        held = f"it holds {', '.join(sorted({*kinds.values()})) or 'nothing'}"
-        raise WrongArgument.one("it has no tree", file=file, value=held)
+        held = ", ".join(sorted({*kinds.values()}))
+        shown = f"objects of type {held}" if held else "an empty file"
+        raise WrongArgument.one("the file has no tree", file=file, value=shown)
     return sorted(trees, key=lambda tree: -tree.entries)
 
 
@@ -211,7 +212,7 @@ def _first_branch(file: str, tree: Tree) -> tuple[Branch, np.ndarray]:
     numbers = [branch for branch in tree.branches if branch.value not in (None, "bool")]
     if not numbers:
         types = ", ".join(printable(branch.typename) for branch in tree.branches) or "no branches"
-        problem = "no branch of the tree holds numbers, flat or jagged"
+        problem = "no branch of the tree holds numbers or arrays of numbers"
         raise WrongArgument.one(problem, file=file, key=tree.name, value=types)
     ranked = sorted(
         numbers, key=lambda branch: (branch.shape == "jagged", branch.value not in _FLOATS)

@@ -132,9 +132,9 @@ class Memory(Measured):
             for call in trace.traceback:
                 frame = frame.add(f"{call.filename}:{call.lineno}", megabytes)
         notes += [
-            f"At most {about_bytes(max(peak - before, 0))} more than at the start; the frames show "
-            f"a moment with {about_bytes(held)}. Measured by tracemalloc, which sees "
-            "the memory of Python and numpy, but not what other libraries allocate."
+            f"The stage used at most {about_bytes(max(peak - before, 0))} more than at the start. "
+            f"The frames show a moment at which it held {about_bytes(held)}. Measured by "
+            "tracemalloc, which sees the memory of Python and NumPy, but not of other libraries."
         ]
 
 

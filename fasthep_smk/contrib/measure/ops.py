@@ -36,15 +36,15 @@ _RENDER = "hep.render."
 #: The sections of a registry that a workflow's author chooses from: what is in them, and where a
 #: workflow names it.
 SECTIONS = {
-    "transforms": ("operation", "op: of a stage"),
-    "sources": ("source", "kind: of a source"),
-    "sinks": ("writer", "kind: below write:"),
-    _RENDER: ("renderer", "op: of a style"),
-    "observers": ("observer", "kind: below inspect: or observers:"),
-    "execution_modifiers": ("modifier", "execution.modifiers of a stage"),
+    "transforms": ("operation", "named by op: in a stage"),
+    "sources": ("source", "named by kind: in a source"),
+    "sinks": ("writer", "named by kind: below write:"),
+    _RENDER: ("renderer", "named by op: in a style"),
+    "observers": ("observer", "named by kind: below inspect: or observers:"),
+    "execution_modifiers": ("modifier", "listed in execution.modifiers of a stage"),
     "functions": ("function", "in expressions"),
     "constants": ("constant", "in expressions"),
-    "hooks": ("hook", "kind: below execution_hooks:"),
+    "hooks": ("hook", "named by kind: below execution_hooks:"),
 }
 _PLACES = dict(SECTIONS.values())
 #: What FAST-HEP hands an implementation besides its parameters.
@@ -96,7 +96,7 @@ def do_ops(options: argparse.Namespace) -> int:
     components = [component for component in everything if name in (None, component.name)]
     if name is not None and not components:
         close = nearest(name, [component.name for component in everything])
-        more = "" if options.workflow else "; --workflow workflow.yaml shows your own, too"
+        more = "" if options.workflow else "; --workflow workflow.yaml adds your own operations"
         raise UsageError(
             f"there is no operation or component {printable(name)!r}"
             + (f"\n    hint: did you mean {close!r}?" if close else "")
@@ -258,7 +258,7 @@ def _in_brief(components: Iterable[Component]) -> Iterator[str]:
             mark = " (own)" if entry.own else ""
             yield f"    {name:{width}}{mark}  {printable(entry.problem or entry.summary)}".rstrip()
         yield ""
-    yield "fasthep-smk ops NAME describes one"
+    yield "'fasthep-smk ops NAME' describes the one of this name"
 
 
 def _in_full(components: Iterable[Component]) -> Iterator[str]:

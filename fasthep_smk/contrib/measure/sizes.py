@@ -21,7 +21,7 @@ from fasthep_smk.util.names import shell
 from fasthep_smk.util.units import format_bytes, format_duration
 
 _HEAD = """\
-# What the jobs in {build} took, and what such jobs should ask for.
+# Memory and time that the jobs in {build} used, and what such jobs should ask for.
 # Edit the values below `ask`; those below `measured` are for information only.
 # To use it: fasthep-smk workflow.yaml --sizes FILE
 """
@@ -110,7 +110,7 @@ def as_yaml(groups: Iterable[Evidence], build: Path) -> str:
     entries = [_entry(group) for group in groups]
     head = _HEAD.format(build=shell([build]))
     if not entries:
-        return f"{head}# No job is done there yet.\nsizes: []\n"
+        return f"{head}# No job in this build folder is done yet.\nsizes: []\n"
     text = yaml.safe_dump(
         entries, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
     )

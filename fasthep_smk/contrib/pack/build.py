@@ -82,7 +82,8 @@ def pack(contents: Packable, folder: Path, *, tell: TextIO | None = None) -> Pac
     with disk_full.saying(folder), _alone(path):
         if not _is_believed(path):
             if tell is not None:
-                print(f"packing the environment ({contents.kind}), once", file=tell, flush=True)
+                text = f"packing the environment ({contents.kind}); later runs use the same archive"
+                print(text, file=tell, flush=True)
             began = time.monotonic()
             _build(contents, path, tell)
             seconds = time.monotonic() - began

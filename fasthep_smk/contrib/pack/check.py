@@ -57,7 +57,8 @@ def check_archive(archive: Path, modules: Iterable[str]) -> None:
             )
         except subprocess.TimeoutExpired:
             raise Findings.one(
-                f"importing what jobs need took more than {_LIMIT} s", key="packed environment"
+                f"its Python took more than {_LIMIT} s to import the modules that jobs need",
+                key="packed environment",
             ) from None
     _judge(done)
 
@@ -68,22 +69,23 @@ def _judge(done: subprocess.CompletedProcess[str]) -> None:
     except (ValueError, IndexError):
         output = (done.stderr or done.stdout).strip()[-1000:]
         raise Findings.one(
-            f"does not start (exit status {done.returncode}): {output}", key="packed environment"
+            f"its Python does not start (exit status {done.returncode}): {output}",
+            key="packed environment",
         ) from None
     findings = [
         Finding(
             key="packed environment",
-            problem=f"the module {name!r} cannot be imported there: {problem}",
-            hint="install the missing package in this environment",
+            problem=f"it cannot import the module {name!r}: {problem}",
+            hint="install the missing package in the environment that you pack",
         )
         for name, problem in answer["problems"].items()
     ]
     findings += [
         Finding(
             key="packed environment",
-            problem=f"the module {name!r} is not part of the environment",
+            problem=f"it does not contain the module {name!r}, which jobs need",
             value=path,
-            hint="install it, instead of naming its folder in a .pth file",
+            hint="install the module, instead of naming its folder in a .pth file",
         )
         for name, path in answer["modules"].items()
     ]
@@ -92,9 +94,9 @@ def _judge(done: subprocess.CompletedProcess[str]) -> None:
         findings.append(
             Finding(
                 key="packed environment",
-                problem=f"{len(libraries)} libraries of this machine are used, but not packed",
+                problem=f"it uses {len(libraries)} libraries of this machine that are not packed",
                 value=", ".join(libraries),
-                hint="a node may lack them: install packages that bring them along (wheels)",
+                hint="a node may lack these libraries: install packages (wheels) with them inside",
             )
         )
     if findings:

@@ -36,7 +36,8 @@ def do_pack(options: argparse.Namespace) -> int:
         asked = execution_of_site(options.profile).environment
     contents = contents_of(options.environment or _kind(asked), modules)
     packed = pack(contents, options.output or options.outdir / layout.ARCHIVES, tell=sys.stderr)
-    how = "was there" if packed.seconds is None else f"built and tested in {packed.seconds:.0f} s"
+    built = f"built and tested in {packed.seconds or 0:.0f} s"
+    how = "already there" if packed.seconds is None else built
     print(f"{packed.path}: {packed.size / 1e6:.0f} MB, {how}")
     print(f"    key:    {packed.key}")
     print(f"    try it: {shell(['sh', str(packed.path), '--', '-c', 'import fasthep_smk'])}")
@@ -48,7 +49,7 @@ def _kind(asked: Environment | None) -> str:
         return "packed-conda" if is_conda(Path(sys.prefix)) else "packed-venv"
     if not asked.is_packed:
         raise UsageError(
-            f"{asked.file} asks for {asked.type}, which needs no packing; "
-            "--environment packed-venv packs it nevertheless"
+            f"{asked.file} asks for environment type {asked.type}, which needs no packing; "
+            "--environment packed-venv packs the environment nevertheless"
         )
     return asked.type

@@ -46,7 +46,7 @@ class CondaContents(Packable):
                 key=f"--environment {self.kind}",
                 value=str(self.prefix),
                 expected="fasthep-smk, installed in a conda or pixi environment",
-                hint="for a virtual environment: --environment packed-venv",
+                hint="use --environment packed-venv for a virtual environment",
             )
         entries = [entry for name in _OF_CONDA for entry in walk(self.prefix / name, name)]
         packages = {entry.target: entry.digest() for entry in entries}
@@ -80,7 +80,8 @@ class CondaContents(Packable):
         try:
             environment = CondaEnv.from_prefix(str(self.prefix), ignore_editable_packages=True)
         except CondaPackException as error:
-            raise Findings.one(f"conda-pack refuses it: {error}", key=str(self.prefix)) from error
+            problem = f"conda-pack refuses this environment: {error}"
+            raise Findings.one(problem, key=str(self.prefix)) from error
         # Also out of conda-unpack's list of files: what is packed from elsewhere.
         environment = environment.exclude("*/__pycache__/*")
         for name in sorted({*self.own, *self.packages.dropped}):

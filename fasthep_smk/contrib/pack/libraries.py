@@ -59,7 +59,7 @@ def c_library(program: Path) -> CLibrary:
             "the interpreter cannot be packed here: its C library is too old, or is not glibc",
             value=version or "not glibc",
             expected=f"a dynamic executable, and glibc 2.{_FIRST} or newer",
-            hint="pack on a newer machine; the archive itself runs on older ones",
+            hint="pack on a newer machine; the archive itself runs on older machines, too",
         )
     return CLibrary(Path(loader[1]), int(minor[1]))
 

@@ -144,9 +144,9 @@ def _check_size(name: str, entries: list[Entry]) -> None:
     if sum(sizes.values()) > _MOST:
         largest = max(sizes, key=lambda entry: sizes[entry])
         raise Findings.one(
-            f"holds {sum(sizes.values()) / 1e6:.0f} MB: too much for source code",
+            f"holds {sum(sizes.values()) / 1e6:.0f} MB, which is too much for source code",
             key="the package",
             value=name,
             expected=f"at most {_MOST / 1e6:.0f} MB in a package that is not installed",
-            hint=f"move data out of it, such as {largest.source}; or install the package",
+            hint=f"move data such as {largest.source} out of the package, or install the package",
         )

@@ -37,9 +37,10 @@ def slots(first: Attempt, workers: Mapping[str, int]) -> int:
 def unusable(execution: Execution, *, here: bool) -> str | None:
     """Return why jobs are not run by pilots although a pool asks for them."""
     if here:
-        return "all jobs are on this machine"
+        return "all jobs run on this machine"
     if not sites.has_pilots(execution.site.system):
-        return f"executor {execution.site.system!r} does not support them: each job is a batch job"
+        name = execution.site.system
+        return f"executor {name!r} does not support pilots: each job is a batch job"
     if execution.staging.transfers:
         return "files are sent to jobs (staging.mode: transfer), but pilots need a shared folder"
     if execution.environment is not None and execution.environment.image is not None:
@@ -98,19 +99,19 @@ def crews(
     notes: dict[str, None] = {}
 
     def without(pool: str, why: str) -> None:
-        notes[f"pool {pool!r}: no pilots, each job is a batch job of its own: {why}"] = None
+        notes[f"pool {pool!r} has no pilots, each job is a batch job of its own: {why}"] = None
 
     def new(alike: Attempt, pilot: Pilot) -> _Kind:
         most, lasts = longest(alike), pilot.walltime
         if lasts is not None and most is not None and lasts > most:
             notes[
-                f"pool {alike.pool!r}: pilots last {format_duration(most)}, which is the limit "
-                f"there, instead of {format_duration(lasts)}"
+                f"pool {alike.pool!r}: pilots last {format_duration(most)} instead of "
+                f"{format_duration(lasts)}, because no job may last longer there"
             ] = None
             lasts = most
         larger = _larger(alike, pilot.tasks, lasts, _UNSAID.get(system))
         for wrong in problems(larger):
-            fewer = ", or fewer pilot.tasks" if pilot.tasks > 1 else ""
+            fewer = ", or set fewer pilot.tasks" if pilot.tasks > 1 else ""
             without(
                 alike.pool,
                 f"a pilot would be larger than any node ({wrong.value}; {wrong.expected}); "

@@ -162,7 +162,8 @@ class PilotJobs:
                 self._pause = time.monotonic() + _SILENT
                 if not self._is_silent:
                     self._say(
-                        f"pool {self.pool!r}: no pilot can be submitted now, trying again: {error}"
+                        f"pool {self.pool!r}: no pilot can be submitted now; the run tries again: "
+                        f"{error}"
                     )
                 self._is_silent = True
                 raise
@@ -201,7 +202,7 @@ class PilotJobs:
         waiting = {job: by_id[job].reason for job in self.alive("waiting") if job in by_id}
         held = {job: why for job, why in waiting.items() if why.startswith("held: ")}
         for why in dict.fromkeys(held.values()):
-            self._say(f"pool {self.pool!r}: a pilot is removed from the queue: it was {why}")
+            self._say(f"pool {self.pool!r}: the run removes a pilot from the queue: it was {why}")
         self.cancel(list(held))
         return True
 
@@ -217,7 +218,7 @@ class PilotJobs:
             if number in self._refused:
                 failed.append(self._refused[number])
             elif ends[number] == "MISSING":
-                failed.append(f"{FAILED} of them ended before they connected, see {self._folder}")
+                failed.append(f"{FAILED} pilots ended before they connected, see {self._folder}")
             elif ends[number] not in ("FAILED", "SCALED_IN"):  # not submitted, or no longer needed
                 return None
             if len(failed) == FAILED:

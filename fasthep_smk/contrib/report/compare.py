@@ -160,7 +160,7 @@ def _by_dataset(first: Any, second: Any) -> Iterator[tuple[str, str, list[_Bin]]
         for histogram in (first, second)
     ]
     if axes[0] != axes[1]:
-        yield "", f"the axes have other names: {axes[0]} and {axes[1]}", []
+        yield "", f"the axes have different names: {axes[0]} and {axes[1]}", []
         return
     for dataset, *both in pairs(*map(results.by_dataset, (first, second))):
         how, differ = only_in_one(*both), list[_Bin]()
@@ -175,9 +175,9 @@ def _differing(first: Any, second: Any) -> tuple[str, list[_Bin]]:
     import numpy as np
 
     if first.axes != second.axes:
-        return "the axes have other bins", []
+        return "the axes have different bins", []
     if first.storage_type != second.storage_type:
-        return "only one of them is weighted", []
+        return "only one of the histograms is weighted", []
     differ: list[_Bin] = []
     for method, kind in (("values", "sum of weights"), ("variances", "variance")):
         both = [getattr(histogram, method)(flow=True) for histogram in (first, second)]
@@ -242,9 +242,9 @@ def verdict(comparison: Comparison) -> str:
 
 def sections(comparison: Comparison) -> list[Section]:
     """Return the tables on what differs; those that would be empty are left out."""
-    largest = f"The {_BINS} bins that differ most, of each histogram and dataset."
+    largest = f"The table has the {_BINS} bins of each histogram and dataset that differ most."
     tables = [
-        _table("Partitions missing in one of them", comparison.partitions, "file", "entries"),
+        _table("Partitions that differ", comparison.partitions, "file", "entries"),
         _table("Cutflows that differ", comparison.cutflows, "cutflow", "cut"),
         _table("Histograms that differ", comparison.histograms, "histogram"),
         _table("Bins that differ", comparison.bins, "histogram", "bin", [largest]),

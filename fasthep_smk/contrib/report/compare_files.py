@@ -118,7 +118,7 @@ def _differ(suffix: str, first: bytes, second: bytes) -> str:
         return _pixels(first, second)
     if pattern := _SAID.get(suffix):
         same = re.sub(pattern, b"", first) == re.sub(pattern, b"", second)
-        return "" if same else "what is drawn differs"
+        return "" if same else "the drawings differ"
     if suffix in _TEXTS:
         return _lines(first, second)
     return "their bytes differ"
@@ -132,7 +132,7 @@ def _lines(first: bytes, second: bytes) -> str:
         if len(words[0]) != len(words[1]) or not all(map(is_same, *words)):
             return f"line {number} differs"
     many = [len(text) for text in lines]
-    return "" if many[0] == many[1] else f"{many[0]} lines and {many[1]}"
+    return "" if many[0] == many[1] else f"{many[0]} and {many[1]} lines"
 
 
 def _pixels(one: bytes, other: bytes) -> str:
@@ -149,9 +149,9 @@ def _pixels(one: bytes, other: bytes) -> str:
         return "their bytes differ"
     if first.shape != second.shape:
         sizes = " and ".join(f"{shape[1]} × {shape[0]}" for shape in (first.shape, second.shape))
-        return f"they have other sizes, {sizes} pixels"
+        return f"their sizes differ: {sizes} pixels"
     differ = (np.abs(first - second) > _COLOUR).any(axis=2)
-    return f"{percent(float(differ.mean()))} of its pixels differ" if differ.any() else ""
+    return f"{percent(float(differ.mean()))} of the pixels differ" if differ.any() else ""
 
 
 def differing_skims(one: Path, other: Path) -> tuple[int, list[Difference], list[str]]:
@@ -193,16 +193,16 @@ def _events(one: Sequence[Path], other: Sequence[Path]) -> str:
         trees = [list(_trees(paths, opened)) for paths in (one, other)]
         many = [sum(tree.num_entries for tree in of) for of in trees]
         if many[0] != many[1]:
-            return f"{many[0]} events and {many[1]}"
+            return f"{many[0]} and {many[1]} events"
         columns = [dict.fromkeys(chain(*(tree.keys() for tree in of))) for of in trees]
         if alone := [*(columns[0].keys() ^ columns[1].keys())]:
-            return f"only one of them has the columns {_named(sorted(alone))}"
+            return f"only one of the skims has the columns {_named(sorted(alone))}"
         differ = []
         for name in columns[0]:
             first, second = (ak.concatenate([tree[name].array() for tree in of]) for of in trees)
             if not ak.array_equal(first, second, equal_nan=True, same_content_types=False):
                 differ.append(name)
-    return f"other values in {_named(differ)}" if differ else ""
+    return f"the values differ in {_named(differ)}" if differ else ""
 
 
 class _Classes(dict[str, Any]):

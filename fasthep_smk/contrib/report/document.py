@@ -186,7 +186,7 @@ def _end(made: float, left: float | None) -> str:
     if left is None:
         return ""
     soon = f"{max(1, round(left))} s" if left < 59.5 else duration(left)
-    return f" About {soon} left: it may end at {when(made + left)}."
+    return f" About {soon} left: the run may end at {when(made + left)}."
 
 
 def _verdict(facts: Facts, counts: Mapping[State, int], share: float | None, end: str) -> Verdict:
@@ -206,12 +206,12 @@ def _outcome(facts: Facts, counts: Mapping[State, int], share: float | None, end
     done = f"{counts['done']} of {total} jobs are done"
     outcome = facts.run["outcome"] if facts.run else None
     if facts.is_running:
-        text = f"{done}, {counts['running']} run now." if total else "It begins."
+        text = f"{done}, {counts['running']} run now." if total else "The run begins."
         return Verdict("running", f"{text}{end}")
     if not total:
-        return Verdict("to do", "Nothing is translated yet.")
+        return Verdict("to do", "The workflow is not translated yet.")
     if outcome == "stopped":
-        return Verdict("stopped", f"It was stopped: {done}. Run again to continue.")
+        return Verdict("stopped", f"The run was stopped: {done}. Run again to continue.")
     if outcome == "running":
         return Verdict("failed", f"The run was killed: {done}. Run again to continue.")
     if outcome == "failed" or counts["failed"]:

@@ -14,7 +14,7 @@
   document.fasthep = told;
   const loaded = seconds();
   if (loaded - told.made > 3 * told.again + 60) {
-    document.getElementById("renewed").textContent += " It has not been renewed for long: perhaps the run was killed.";
+    document.getElementById("renewed").textContent += " It has not been renewed for a long time: perhaps the run was killed.";
   }
   setInterval(() => {
     if (seconds() - loaded < told.again || getSelection().toString()) return;
@@ -86,7 +86,7 @@
           : { x: 0, dx: -6, y: ([, row]) => row + 0.45, text: "0", textAnchor: "end", fontSize: 11 }),
         Plot.tip(chosen, Plot.pointer({
           x: (job) => (job.start + job.end) / 2, y: (job) => job.row + 0.45, maxRadius: 60, fill: "var(--card)",
-          title: (job) => `${told.rules[job.rule]} ${job.key}\nwaited ${shown(job.start - job.wait)}, ran ${shown(job.end - job.start)}${["", ", then it failed", " so far"][job.kind]}${job.retries ? `\n${job.retries} failed before` : ""}`,
+          title: (job) => `${told.rules[job.rule]} ${job.key}\nwaited ${shown(job.start - job.wait)}, ran ${shown(job.end - job.start)}${["", ", then it failed", " so far"][job.kind]}${job.retries ? `\nfailed attempts before: ${job.retries}` : ""}`,
         })),
       ],
     }));
@@ -141,7 +141,7 @@
       y: { domain: memory.map((one) => one.rule), axis: null, padding: narrow ? 0.55 : 0.35 },
       marks: [
         Plot.barX(memory, { x1: (one) => Math.max(low, one.least * 0.985), x2: (one) => Math.max(low, one.most * 1.015), y: "rule", fill: (one) => colour(one.rule), title: (one) => `${one.name}: ${toldInBytes(one.least)} to ${toldInBytes(one.most)}` }),
-        Plot.tickX(memory.filter((one) => one.asked), { x: "asked", y: "rule", stroke: "currentColor", strokeWidth: 2, title: (one) => `asked: ${toldInBytes(one.asked)}` }),
+        Plot.tickX(memory.filter((one) => one.asked), { x: "asked", y: "rule", stroke: "currentColor", strokeWidth: 2, title: (one) => `asked for ${toldInBytes(one.asked)}` }),
         Plot.text(memory, narrow
           ? { x: hasAsked ? low : 0, y: "rule", text: "name", textAnchor: "start", dy: -18 }
           : { x: hasAsked ? low : 0, y: "rule", text: "name", textAnchor: "end", dx: -6, fontSize: 11 }),

@@ -83,7 +83,7 @@ def _refuse_other(path: Path) -> None:
         return
     if begins and begins != _BEGINNING.encode():
         raise Findings.one(
-            "this file is not one that fasthep-smk has written",
+            "fasthep-smk has not written this file, so it does not replace it",
             file=str(path),
             hint="move it away, then run the same command again",
         )
@@ -146,8 +146,8 @@ def _header(name: str, facts: Facts, report: Report, again: int | None) -> str:
         ("most memory", size(max(job.memory for job in done)) if done else ""),
     ]
     renewed = (
-        f'<p class="note" id="renewed">Written at {when(report.made)}, and renewed '
-        f"about every {again} s while the run goes on: this page reloads itself.</p>"
+        f'<p class="note" id="renewed">This page was written at {when(report.made)}. While the '
+        f"run goes on, it is renewed about every {again} s, and reloads itself.</p>"
     )
     return (
         f'<header><p class="verdict {state.replace(" ", "-")}">{escape(state)}</p>'
@@ -183,7 +183,7 @@ def _table(table: Section, report: Report) -> str:
     if table.name == "failures":
         shown = _failures(report, table)
     if many > _OPEN or table.name == "histograms":
-        first = f", of which the first {_MOST} are here" if many > _MOST else ""
+        first = f"; this page has the first {_MOST}" if many > _MOST else ""
         shown = f"<details><summary>{many} rows{first}</summary>{shown}</details>"
     return "".join(f"<p class=note>{escape(note)}</p>" for note in table.notes) + shown
 
@@ -243,10 +243,14 @@ def _histograms(build: Path, report: Report) -> str:
     """Return pictures of the histograms, and which lack any."""
     figures, left_out = drawn(build, report.older)
     note = (
-        "Sum of weights in each bin. The lower panel shows variations divided by nominal; grey: "
-        "nominal's statistical error. Of several axes, each is drawn, summed over the others."
+        "Each plot shows the sum of weights in each bin. The lower panel shows the variations "
+        "divided by the nominal; the grey band is the statistical error of the nominal. A "
+        "histogram with several axes has a plot for each axis, summed over the other axes."
     )
-    why = "not drawn, or without variations: no room, other bins than nominal, or unreadable"
+    why = (
+        "not drawn, or drawn without variations, because the page has no room, the bins differ "
+        "from those of the nominal, or the file cannot be read"
+    )
     return f"<p class=note>{note}</p>{_gallery('plots small', figures, why, left_out)}"
 
 
@@ -275,7 +279,7 @@ def _plots(build: Path, report: Report) -> str:
         name = escape(file.file.removeprefix("artifacts/"))
         image = _link(file.file, f'<img src="{source}" alt="{name}">')
         figures.append(f"<figure>{image}<figcaption>{name}</figcaption></figure>")
-    return _gallery("plots", figures, "of variations, or too large for one page", left)
+    return _gallery("plots", figures, "plots of variations, or too large for this page", left)
 
 
 def _charts(facts: Facts, report: Report) -> str:
@@ -283,14 +287,14 @@ def _charts(facts: Facts, report: Report) -> str:
     if not facts.ran:
         return ""
     why = "; the batch system's reasons are below" if facts.waited else ""
-    kept = f" Results of earlier runs that are still valid are not shown: {report.earlier}."
+    kept = f" Not shown: jobs of earlier runs whose results are still valid ({report.earlier})."
     charts = {
-        "timeline": "When each job ran. A row holds one job at a time, of a pool on a host. "
-        "Red frame: a failed attempt; ◆: an attempt after a failed one.",
+        "timeline": "When each job ran. Each row belongs to a pool on a host, and holds one job at "
+        "a time. A red frame marks a failed attempt, ◆ an attempt after a failed one.",
         "concurrency": "How many jobs of each pool ran at a time, with the pool's limit (dashed), "
         f"and how many were ready but waited{why}.",
-        "memory": "The range of the memory that jobs of each rule used. If jobs asked for "
-        "memory, a line shows how much, and the scale is logarithmic.",
+        "memory": "The range of memory that the jobs of each rule used. If the jobs asked for "
+        "memory, a line shows the amount, and the scale is logarithmic.",
     }
     figures = "".join(
         f'<figure><figcaption id="on-{name}">{caption}</figcaption><div class="chart" '
@@ -299,7 +303,7 @@ def _charts(facts: Facts, report: Report) -> str:
         if name != "memory" or facts.new
     )
     return (
-        "<p class=note>What ran in the last run, by the time since the run began."
+        "<p class=note>The jobs of the last run, by the time since it began."
         f"{kept if report.earlier else ''} Grey: a job was ready but waited."
         f"{' Pale: still running.' if report.counts['running'] else ''}"
         "</p><noscript><p class=note>These charts need JavaScript.</p></noscript>"

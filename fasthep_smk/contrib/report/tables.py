@@ -22,9 +22,12 @@ from fasthep_smk.contrib.report.results import by_cut, compared, title
 from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.storage import failures
 
-_KEPT = "Events after each cut, and their share of the events before this cut and before all cuts."
-_OLDER = "Not compared with others, since they come from an earlier run: "
-_CHANGES = "For each systematic variation: by how much its sum of weights differs from the nominal."
+_KEPT = (
+    "Each cell has the events after the cut, and their shares of the events before this cut and "
+    "before all cuts."
+)
+_OLDER = "These variations come from an earlier run, and are not compared with the others: "
+_CHANGES = "Columns of variations show by how much the sum of weights differs from the nominal."
 
 
 class Link(str):
@@ -95,7 +98,7 @@ def _failed(report: Report) -> Section:
         for job in report.failures
     ]
     more = report.failed - len(rows)
-    notes = [f"{more} more failed: 'fasthep-smk status' lists them"] if more > 0 else []
+    notes = [f"{more} more jobs failed: 'fasthep-smk status' lists them"] if more > 0 else []
     return Section("failures", "Failed jobs", rows, notes)
 
 
@@ -228,11 +231,11 @@ def _rules(report: Report) -> Section:
         for row in report.rules
     ]
     notes = [
-        "All jobs that are done. Earlier: the jobs that ran in an earlier run. "
-        "Queue: median wait in the batch system. Memory: the most that one job held.",
+        "The table counts all jobs that are done. Earlier: jobs that ran in an earlier run. "
+        "Queue: median wait in the batch system. Memory: the most that one job used.",
         "CPU: CPU time as a share of run time × cpus. "
-        "Read, written: bytes in all such calls. Events/s: of one job while it runs. "
-        "'fasthep-smk sizes' proposes what jobs should ask for.",
+        "Read, written: bytes of all read and write calls. Events/s: speed of one job. "
+        "'fasthep-smk sizes' proposes how much memory and time jobs should ask for.",
     ]
     return Section("rules", "Rules and pools", rows, notes)
 
@@ -245,9 +248,9 @@ def _reasons(report: Report) -> Section:
     ]
     kept = report.earlier
     notes = [
-        f"{amount(kept)} of the jobs that are done ran in an earlier run, and are still valid."
+        f"{amount(kept)} of the jobs that are done ran in an earlier run; their results are valid."
         if kept
-        else "No job of an earlier run is still valid."
+        else "No result of an earlier run is still valid."
     ]
     return Section("reasons", "What ran in the last run, and why", rows, notes)
 

@@ -91,7 +91,7 @@ def test_no_probe_is_sent_to_a_site_that_a_run_would_be_refused_for(folder: Path
     assert found == {
         "Slurm has no partition of this name; 'shrot'": ("expected: short; did you mean 'short'?"),
         "pool 'long' asks for more than partition short has; walltime: 01:00:00": (
-            "expected: at most 00:02:00; such a job would wait forever: another partition, "
+            "expected: at most 00:02:00; such a job would wait forever: choose another partition, "
             "or a smaller pool"
         ),
     }

@@ -109,7 +109,7 @@ workflow.yaml: execution.environment.sourc: unknown key with type packed-pixi
             """\
 workflow.yaml: execution.environment: is not a valid value
     found: 'packed-venv'
-    expected: a mapping with a type""",
+    expected: a mapping with the type of the workers' environment""",
         ),
         (
             {"type": 3},

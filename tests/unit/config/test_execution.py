@@ -403,8 +403,8 @@ def test_nodes_that_are_large_enough_and_down_are_told(sinfo: Path, folder: Path
     text = "{execution: {pools: {p: {resources: {cpus: %s}, config: {queue: half}}}}, stage: %s}"
     said = {"config.yaml": "executor: slurm", **yaml.safe_load(text % (32, "{require: p}"))}
     note = (
-        "the nodes of partition half that pool 'p' fits on are down or drained (sinfo): its jobs "
-        "wait until one is back"
+        "all nodes of partition half that are large enough for pool 'p' are down or drained "
+        "(sinfo): its jobs wait until one is back"
     )
     assert placed(said, folder) == ("", note)
     said |= yaml.safe_load(text % (16, "{require: p}"))

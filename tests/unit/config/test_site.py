@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from fasthep_smk.config.execution import load_site
+from fasthep_smk.config.site import split_options, with_options
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.ownership import problem_of
 
@@ -137,3 +139,24 @@ def test_without_a_home_there_is_no_default(workflow: str, monkeypatch: pytest.M
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
     assert load_site(None, "default", workflow=workflow).why == "execution.strategy: default"
+
+
+def test_options_that_a_profile_has_too_are_laid_over_it(tmp_path: Path) -> None:
+    """Snakemake would take them in place of all that the profile says there."""
+    words = "--set-resources a:mem_mb=5 b:x=y -k --res pool_x=3 --until a --set-threads a=2"
+    options, others = split_options(words.split())
+    assert others == ["-k", "--until", "a"]
+    written = {"set_resources": ["a:mem_mb=4", "a:runtime=1"], "resources": {"gpu": 1}}
+    (tmp_path / "config.yaml").write_text(json.dumps(written))
+    site = with_options(load_site(str(tmp_path), "local", workflow="workflow.yaml"), options)
+    assert site.settings == {
+        "set-resources": {"a": {"mem_mb": 5, "runtime": 1}, "b": {"x": "y"}},
+        "resources": {"gpu": 1, "pool_x": 3},
+        "set-threads": {"a": 2},
+    }
+
+
+@pytest.mark.parametrize("words", ["--set-resources mem_mb=5", "--resources gpu", "--config =x"])
+def test_an_option_that_is_no_assignment_is_refused(words: str) -> None:
+    with pytest.raises(ValueError, match="not of the form"):
+        split_options(words.split())

@@ -68,7 +68,7 @@ def test_a_proxy_of_a_virtual_organisation(tmp_path: Path, monkeypatch: pytest.M
     assert (found.attested, found.vos) == (True, ("cms",))
     assert found.end == pytest.approx(time.time() + 3 * HOUR, abs=5)
     (problem,) = problems(Requirement("x509", ("atlas",)), found, now=time.time())
-    assert problem.what == "the X509 proxy has no attributes of atlas"
+    assert problem.what == "the X509 proxy has no VOMS attributes of atlas"
     assert problem.found == f"{path}: cms"
     assert not problems(Requirement("x509", ("cms",)), found, now=time.time())
 
@@ -91,7 +91,7 @@ def test_a_proxy_without_attributes_is_of_no_organisation(
     found = made_proxy(tmp_path, monkeypatch, 10, 900)
     (problem,) = problems(Requirement("x509", ("cms",)), found, now=time.time())
     assert problem.found is not None
-    assert problem.found.endswith(": no attributes of VOMS")
+    assert problem.found.endswith(": no VOMS attributes")
     assert problem.fix == f"voms-proxy-init --voms cms --valid 24:00 --out {found.path}"
 
 
@@ -296,7 +296,7 @@ def test_a_ticket_without_an_end(tmp_path: Path) -> None:
     found = find_ticket()
     assert found is not None
     assert found.where == "KCM:0"
-    assert found.problem == "klist shows no ticket-granting ticket with an end"
+    assert found.problem == "klist shows no ticket-granting ticket with an end time"
 
 
 def with_klist(tmp_path: Path, said: str) -> None:

@@ -65,7 +65,7 @@ def test_the_gate_is_shut_while_the_token_has_ended(file: Path) -> None:
     assert len(told) == 2  # each change once
     assert told[0].startswith(f"the bearer token ({file}) expired at ")
     assert f": jobs wait until you renew it: {RENEWAL}" in told[0]
-    assert told[1].startswith("the bearer token was renewed, until ")
+    assert told[1].startswith("the bearer token was renewed and is valid until ")
     file.unlink()
     assert not is_open()
     assert told[2].startswith("the bearer token is gone: jobs wait until you renew it: ")

@@ -113,12 +113,6 @@ def test_jobs_never_ask_for_more_than_a_worker_has(tmp_path: Path) -> None:
     assert asked(sizes, "0", 1) == {"memory": 8 * GB, "walltime": 7200}
 
 
-def test_what_a_person_has_fixed_in_the_profile_stays(tmp_path: Path) -> None:
-    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB))
-    own = sizes.sized("stage_A", "0", 1, {"mem_mb": 3000, "runtime": 120})
-    assert own == {"runtime": 14, "attempt": "1::840"}
-
-
 def test_what_was_given_to_the_jobs_of_a_dataset_or_file_stays(tmp_path: Path) -> None:
     """What these take says nothing of others, either."""
     fixed = said(request={"memory": 3 * GB}, measured=["walltime"])

@@ -170,4 +170,4 @@ def test_a_number_that_was_asked_for() -> None:
     one = rule("a", data=10)
     bundle([one], 3)
     assert len(one.bundles) == math.ceil(10 / 3)
-    assert one.bundled == "3 jobs a bundle: as requested"
+    assert one.bundled == "3 jobs per bundle: as requested"

@@ -67,11 +67,11 @@ MORE = [{"name": "more", "expr": "px + 2"}]
                 node("define", "B", "read.events", variables=VARIABLES),
                 histogram("H", "stage.B", "A_x"),
             ),
-            "A is called B now",
+            "A is now called B",
         ),
         (
             (*CHAIN, histogram("H2", "stage.A", "A_x")),
-            "H2: new here",
+            "H2: new in this job",
         ),
     ],
 )
@@ -84,7 +84,10 @@ def test_an_edit_of_the_workflow(now: Any, said: str, tmp_path: Path) -> None:
     [
         ("|20|2|b", "input sim.root changed size (10 → 20 bytes)"),
         ("|10|2|b", "input sim.root was modified (its modification time changed)"),
-        ("|10|1|b", "input sim.root has changed: same size and time, but other first bytes"),
+        (
+            "|10|1|b",
+            "input sim.root has changed: size and time are the same, but not its first bytes",
+        ),
     ],
 )
 def test_an_input_file_that_changed(identity: str, said: str, tmp_path: Path) -> None:
@@ -190,7 +193,7 @@ def test_a_stage_with_another_name_has_run_before(tmp_path: Path) -> None:
     found = Renamed([(tmp_path, one) for one in records.values()], rules.values(), known)
     before = found.record(rules["stage_B"], job)
     assert before == records["stage_A"]
-    assert reason(rules["stage_B"], job, before, known, {}) == "A is called B now"
+    assert reason(rules["stage_B"], job, before, known, {}) == "A is now called B"
     other = by_stage(define("C", "read.events", "px + 3"))["stage_C"]
     assert found.record(other, next(iter(other.jobs.values()))) is None
 

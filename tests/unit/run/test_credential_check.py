@@ -137,7 +137,7 @@ def test_a_token_that_nobody_requires_is_not_lost_in_silence(
     monkeypatch.setenv("BEARER_TOKEN", token(3600))
     assert concerns([], placed([]))
     (said,) = check([], [], placed([]))
-    assert said.startswith("BEARER_TOKEN is not handed to slurm")
+    assert said.startswith("jobs do not get the variable BEARER_TOKEN, because slurm")
     here = placed([], system="local")
     assert not concerns([], here)
     assert check([], [], here) == []

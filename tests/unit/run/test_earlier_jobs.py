@@ -98,7 +98,7 @@ def test_no_run_begins_beside_jobs_that_nobody_can_ask_for(other: Path) -> None:
         earlier_jobs.settle(placed)
     assert str(error.value).splitlines() == [
         f"{UNKNOWN}: jobs of an earlier run may be left in it. Cancel them there: 7.1, 8",
-        "or go on without them: add --cancel",
+        "or add --cancel: the run then goes on without these jobs",
     ]
     assert len(batch_jobs.read(other)) == 2
     (said,) = earlier_jobs.settle(placed, cancel=True)

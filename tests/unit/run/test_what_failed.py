@@ -47,7 +47,7 @@ def test_datasets_file_and_fix_stand_beside_the_sentence(build: Path) -> None:
         "    where:     pool 'cpu'\n"
         "    fix:       config: {slurm: {account: ACCOUNT}} in the pool, or in the site's "
         "pools.yaml; 'sacctmgr show associations user=$USER format=account%30,partition,qos%40' "
-        "lists yours"
+        "lists your accounts"
     )
 
 

@@ -87,11 +87,11 @@ def test_what_is_not_offered_is_said_in_one_sentence_each(tmp_path: Path) -> Non
     placement, wrong, notes = place(rules(execution, said["stage"]), execution)
     assert not wrong
     assert notes == [
-        "executor 'lsf' is not one that fasthep-smk knows: jobs get threads, mem_mb, disk_mb, "
-        "runtime, gpu and what config.executor of their pool says, as its Snakemake plugin "
-        "takes them. It does not say why jobs wait, and jobs that a killed run leaves in the "
-        "queue are not taken over.",
-        "no pilots: executor 'lsf' does not support them: each job is a batch job",
+        "executor 'lsf' is not one that fasthep-smk knows: its Snakemake plugin gets threads, "
+        "mem_mb, disk_mb, runtime and gpu of each job, and config.executor of its pool. "
+        "fasthep-smk does not say why its jobs wait, and does not take over jobs that a killed run "
+        "leaves in the queue.",
+        "no pilots: executor 'lsf' does not support pilots: each job is a batch job",
         "fallback_after has no effect: executor 'lsf' cannot remove a waiting job from its queue",
     ]
     assert not placement.fallback_after
@@ -130,7 +130,7 @@ def test_a_package_says_what_it_knows_of_an_executor(monkeypatch: pytest.MonkeyP
     named(monkeypatch, Lsf)
     assert isinstance(sites.system("lsf"), Lsf)
     assert sites.unknown("lsf") == "lsf does not answer"
-    assert "It does not say why jobs wait" not in " ".join(sites.notes("lsf"))
+    assert "does not say why its jobs wait" not in " ".join(sites.notes("lsf"))
 
 
 @pytest.mark.parametrize(

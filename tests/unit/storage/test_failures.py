@@ -71,8 +71,8 @@ def test_the_batch_system_knows_why_a_job_was_killed(
 @pytest.mark.parametrize(
     ("said", "file", "fix"),
     [
-        ("Slurm: OUT_OF_MEMORY", "a.root", r"more memory; or cut files .* --chunk-size"),
-        ("Slurm: TIMEOUT", "a.root", r"longer walltime.*; or cut files"),
+        ("Slurm: OUT_OF_MEMORY", "a.root", r"more memory; or cut its files .* --chunk-size"),
+        ("Slurm: TIMEOUT", "a.root", r"longer walltime.*; or cut its files"),
         ("Slurm: TIMEOUT", None, r"longer walltime, or its stage a longer timeout$"),
         ("Slurm: NODE_FAIL", "a.root", ""),
     ],

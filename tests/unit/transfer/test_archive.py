@@ -240,7 +240,7 @@ def test_where_nothing_can_be_put_a_job_fails_and_not_the_run(
     found.report_job_success(SimpleNamespace(job=PROBE, external_jobid="1"))
     ((what, msg),) = found.heard
     assert what == "failed"
-    assert str(msg).startswith("what it sent back could not be put in place: ")
+    assert str(msg).startswith("the files that it sent back could not be put in place: ")
 
 
 @pytest.mark.parametrize(("status", "problem"), [(75, "no space"), (76, "damaged")])

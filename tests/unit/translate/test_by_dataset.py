@@ -188,8 +188,8 @@ def test_jobs_of_pilots_keep_the_amounts_of_their_slots() -> None:
     placement, rule, notes = placed("{ttbar: {memory: 1GB}}", f"strategy: slurm\n{pools}")
     assert placement.by_dataset == {}
     told = (
-        "execution.sizes.by_dataset has no effect on jobs that pilots run, since all jobs "
-        f"of a pilot are of equal size: {rule.name}"
+        f"execution.sizes.by_dataset has no effect on rules {rule.name}: pilots run their "
+        "jobs, and all jobs of a pilot have the same size"
     )
     hint, *others = notes
     assert others == [told]

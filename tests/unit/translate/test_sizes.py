@@ -147,7 +147,8 @@ def test_what_no_rule_takes_is_said() -> None:
     _, findings, notes = place(rules, execution, sizes=[size(scope="merge")])
     assert findings == []
     assert notes == [
-        "s.yaml: sizes[0]: has no effect, as no rule of pool 'default' has all of these stages: A"
+        "s.yaml: sizes[0]: has no effect, because no rule of pool 'default' has all of these "
+        "stages: A"
     ]
 
 

@@ -204,7 +204,7 @@ def test_the_tree_with_most_entries_is_first(
 def test_a_file_without_a_tree_says_what_it_holds(tmp_path: Path) -> None:
     with uproot.recreate(tmp_path / "a.root") as out:
         out["h"] = np.histogram([1, 2, 3])
-    with pytest.raises(WrongArgument, match="it has no tree") as error:
+    with pytest.raises(WrongArgument, match="the file has no tree") as error:
         trees_in(str(tmp_path / "a.root"))
     assert "TH1D" in str(error.value)
 

@@ -112,8 +112,9 @@ def test_a_pilot_that_no_node_is_large_enough_for_is_not_asked_for() -> None:
     assert found.of("A", 1) is None
     assert found.of("B", 1) is not None
     assert said == [
-        "pool 'big': no pilots, each job is a batch job of its own: a pilot would be larger than "
-        "any node (memory: 21000000000; at most 16000000000); ask for less, or fewer pilot.tasks"
+        "pool 'big' has no pilots, each job is a batch job of its own: a pilot would be larger "
+        "than any node (memory: 21000000000; at most 16000000000); ask for less, or set fewer "
+        "pilot.tasks"
     ]
 
 
@@ -132,7 +133,8 @@ def test_a_pilot_lasts_no_longer_than_the_site_gives() -> None:
     found, said = told(rule("A", asked), longest=120 * 60)
     assert found.by_name["pool0"].attempt.request.walltime == 7200
     assert said == [
-        "pool 'default': pilots last 02:00:00, which is the limit there, instead of 10:00:00"
+        "pool 'default': pilots last 02:00:00 instead of 10:00:00, because no job may last longer "
+        "there"
     ]
 
 

@@ -109,11 +109,11 @@ def test_bins_that_differ_are_named(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("made", "problem"),
     [
-        (histogram({"dy": [5, 15]}, bins=8), "the axes have other bins"),
+        (histogram({"dy": [5, 15]}, bins=8), "the axes have different bins"),
         (histogram({"zz": [5, 15]}), "only in the second"),
         (
             hist.Hist.new.Reg(4, 0, 40, name="pt").Weight(),
-            "the axes have other names: dataset, met and pt",
+            "the axes have different names: dataset, met and pt",
         ),
     ],
     ids=["bins", "dataset", "axes"],
@@ -224,13 +224,13 @@ SVG = b'<svg><dc:date>2026-01-0%d</dc:date><path id="m0123456%03d" d="M 1 %d"/><
     [
         ("plots/a.png", drawn(0, text="a"), drawn(0, text="b"), None),
         ("plots/a.png", drawn(250), drawn(255), None),  # rounding
-        ("plots/a.png", drawn(0), drawn(99), "1.00 % of its pixels differ"),
-        ("plots/a.png", drawn(0), drawn(0, (9, 10)), "they have other sizes, 10 × 10 and 9 × 10 "),
+        ("plots/a.png", drawn(0), drawn(99), "1.00 % of the pixels differ"),
+        ("plots/a.png", drawn(0), drawn(0, (9, 10)), "their sizes differ: 10 × 10 and 9 × 10 "),
         ("plots/a.svg", SVG % (1, 456, 1), SVG % (2, 890, 1), None),
-        ("plots/a.svg", SVG % (1, 456, 1), SVG % (1, 456, 2), "what is drawn differs"),
+        ("plots/a.svg", SVG % (1, 456, 1), SVG % (1, 456, 2), "the drawings differ"),
         ("tables/a.csv", b"a,b\n1,0.3\n", b"a,b\n1,0.30000000000000004\n", None),
         ("tables/a.csv", b"a,b\n1,0.3\n", b"a,b\n1,0.31\n", "line 2 differs"),
-        ("tables/a.csv", b"a,b\n", b"a,b\n1,0.31\n", "1 lines and 2"),
+        ("tables/a.csv", b"a,b\n", b"a,b\n1,0.31\n", "1 and 2 lines"),
         ("files/a.npy", b"a", b"b", "their bytes differ"),
     ],
 )  # fmt: skip
@@ -274,9 +274,9 @@ def skim(build: Path, parts: dict[str, dict[str, list[float]]]) -> None:
     [
         # Cut elsewhere; the manifest lists first parts of files first.
         ({"0_0.root": {"x": [1.0]}, "1_0.root": {"x": [3.0]}, "0_1.root": {"x": [2.0]}}, None),
-        ({"0_0.root": {"x": [1.0, 2.0, 4.0]}}, "other values in x"),
-        ({"0_0.root": {"x": [1.0, 2.0]}}, "3 events and 2"),
-        ({"0_0.root": {"y": [1.0, 2.0, 3.0]}}, "only one of them has the columns x, y"),
+        ({"0_0.root": {"x": [1.0, 2.0, 4.0]}}, "the values differ in x"),
+        ({"0_0.root": {"x": [1.0, 2.0]}}, "3 and 2 events"),
+        ({"0_0.root": {"y": [1.0, 2.0, 3.0]}}, "only one of the skims has the columns x, y"),
     ],
     ids=["the same", "values", "events", "columns"],
 )

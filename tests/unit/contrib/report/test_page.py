@@ -135,9 +135,7 @@ def test_a_page_that_quotes_logs_is_as_private_as_they_are(build: Path) -> None:
 def test_a_file_that_is_no_page_of_ours_is_not_replaced(build: Path) -> None:
     path = build / layout.REPORT
     path.write_text("<html>mine</html>")
-    with pytest.raises(
-        Findings, match="this file is not one that fasthep-smk has written"
-    ) as raised:
+    with pytest.raises(Findings, match="fasthep-smk has not written this file") as raised:
         page.write(build)
     assert "move it away" in str(raised.value)
     assert path.read_text() == "<html>mine</html>"
@@ -214,22 +212,22 @@ def test_a_run_that_goes_on_says_when_it_may_end(build: Path) -> None:
     # Two took 4 s each; one has run 3 s of as many, and one is to start: they run one at a time.
     assert found.seconds_left == pytest.approx(4 + 1, abs=0.5)
     assert re.fullmatch(
-        r"2 of 4 jobs are done, 1 run now\. About \d s left: it may end at 20.* UTC\.",
+        r"2 of 4 jobs are done, 1 run now\. About \d s left: the run may end at 20.* UTC\.",
         found.verdict.text,
     )
     assert '<meta http-equiv="refresh" content="12">' in text
-    assert "renewed about every 12 s while the run goes on" in text
+    assert "it is renewed about every 12 s" in text
     assert 'http-equiv="refresh"' not in page.write(build).read_text()
 
 
 def test_before_anything_is_translated_there_is_nothing_to_do(build: Path) -> None:
     (build / layout.table("r")).unlink()
     assert document.report_on(gather(build)).verdict == document.Verdict(
-        "to do", "Nothing is translated yet."
+        "to do", "The workflow is not translated yet."
     )
     with lock.hold(build):
         assert document.report_on(gather(build)).verdict == document.Verdict(
-            "running", "It begins."
+            "running", "The run begins."
         )
 
 
