@@ -47,8 +47,8 @@ _CLOCKS = 5.0
 #: Seconds. A credential that ends sooner is reported.
 _A_DAY = 24 * 3600
 _ELSEWHERE = (
-    "log in to a machine that can submit jobs, load the batch system's module there if it has one, "
-    "or choose another --profile"
+    "log in to a machine that can submit jobs (and load the batch system's module), or choose "
+    "another --profile"
 )
 
 
@@ -145,7 +145,7 @@ def _system(execution: Execution) -> Iterator[Check]:
     summary = "; ".join(line.strip() for line in draft.remarks[1:]) or "jobs run on this machine"
     yield Check(f"{name} answers", "ok", summary)
     if module.settings(execution.site).get("slurm-status-command") == "squeue":
-        found = "off: fasthep-smk gets the states of jobs from squeue; you need not change anything"
+        found = "off: fasthep-smk gets the states of jobs from squeue"
         yield Check("accounting", "note", found)
 
 

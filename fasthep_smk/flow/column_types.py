@@ -171,7 +171,7 @@ def look_at_axes(
                     f"this column holds {odd[0]!s}, but an axis of type bool has bins for 0 and 1 "
                     "only",
                     "write type: int, which has a bin for each value; or define a condition such "
-                    "as column > 0 in a hep.define, and use it for the axis",
+                    "as column > 0 in a hep.define",
                 )
     dropped = number_missing(events[axes[0][1]]) if alone else 0
     return (axes[first][1] if first is not None else None), dropped

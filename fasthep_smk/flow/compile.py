@@ -74,7 +74,7 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
             "FAST-HEP cannot write the path of the workflow file: it is not UTF-8 text",
             file=ascii(str(workflow)),
             value=ascii(str(workflow.absolute())),
-            hint="rename the file or the folder that it is in",
+            hint="rename the file or its folder",
         ) from None
     with readable_errors(workflow):
         loaded = upstream.load_workflow_with_includes(str(workflow))

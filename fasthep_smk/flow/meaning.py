@@ -66,7 +66,7 @@ def meaning_findings(
     changed: dict[str, str] = {}
     varied = [plan for plan in plans if not _is_nominal(plan)]
     if len(varied) == len(plans) and "include_nominal" not in mapping(document.get("systematics")):
-        problem = "has no include_nominal: only the variations run, not the nominal analysis"
+        problem = "has no include_nominal: only the variations run"
         findings.append(
             Doubt(file=workflow, key="systematics", problem=problem, expected="true or false")
         )
