@@ -75,9 +75,9 @@ def run(
         FileNotFoundError: there is no folder ``cwd``.
     """
     if isinstance(snakemake, str):
-        raise TypeError("snakemake: a list of arguments, each a string")
+        raise TypeError("snakemake must be a list of arguments, each a string")
     if options.get("dry_run"):
-        raise TypeError("a dry run has no results: use translate, or fasthep-smk -n")
+        raise TypeError("a dry run has no results: call translate() or type fasthep-smk -n")
     extra, build = list(snakemake), _build(options, cwd)
     _call("run", workflow, options, cwd, ["--", *extra] if extra else [])
     variation = options.get("variation")
@@ -116,11 +116,11 @@ def load_results(build: str | os.PathLike[str] = "build") -> Results:
             "has no results of a finished run",
             file=str(folder),
             expected="a build folder with run_summary.yaml or reports/VARIATION/run_summary.yaml",
-            hint="run the workflow, or name its --outdir",
+            hint="run the workflow first, or give the folder that was its --outdir",
         )
     run = last_run.read(folder)
     if run is not None and run["outcome"] != "finished":
-        text = f"the last run in {folder} has not finished ({run['outcome']}): results may "
+        text = f"the last run in {folder} has not finished ({run['outcome']}): its results may "
         warnings.warn(f"{text}come from different versions of the workflow", stacklevel=2)
     return results
 
@@ -162,7 +162,7 @@ class Results:
         try:
             return pickles.load_histogram(files.read_plain(path))
         except pickles.RefusedPickle as error:
-            hint = "if you trust its author, read it with the module pickle"
+            hint = "if you trust the author of this file, read it with Python's module pickle"
             raise Findings.one(f"was not read: {error}", file=str(path), hint=hint) from error
 
     def cutflow(self, name: str, variation: str | None = None) -> JsonObject:
@@ -217,16 +217,17 @@ class Results:
             raise Findings.one(
                 "has no nominal results",
                 file=str(self.build),
-                expected=f"variation= one of {', '.join(names)}",
-                hint="with systematics: {include_nominal: true}, the next run makes them",
+                expected=f"the argument variation=, with one of: {', '.join(names)}",
+                hint="with systematics: {include_nominal: true} in the workflow, the next run "
+                "makes nominal results",
             )
         if name not in names:
             raise self._unknown("variation", name, names)
         run = last_run.read(self.build)
         alone = run.get("variation") if run else None
         if alone not in (None, name):
-            text = f"the last run made variation {alone!r} alone: results of {name!r} may be of an "
-            warnings.warn(f"{text}earlier version of the workflow", stacklevel=4)
+            text = f"the last run made only variation {alone!r}: results of {name!r} may come from "
+            warnings.warn(f"{text}an earlier version of the workflow", stacklevel=4)
         return name
 
     def _artifacts(self, variation: str | None) -> Path:
@@ -263,7 +264,7 @@ class Results:
 def _build(options: Mapping[str, object], cwd: str | os.PathLike[str] | None) -> Path:
     outdir = options.get("outdir", "build")
     if not isinstance(outdir, str | os.PathLike):
-        raise TypeError(f"outdir: a path, not {outdir!r}")
+        raise TypeError(f"outdir must be a path, not {outdir!r}")
     return Path(cwd or "", outdir).absolute()
 
 
@@ -335,7 +336,7 @@ def _words(command: str, options: Mapping[str, object]) -> list[str]:
         values: list[object] = [value]
         if isinstance(value, Iterable) and not isinstance(value, str | bytes | os.PathLike):
             if name not in _SEVERAL:
-                raise TypeError(f"{name}: one value, not {value!r}")
+                raise TypeError(f"{name} takes one value, not {value!r}")
             values = list(value)
         for entry in values:
             words += [by_name[name]] if entry is True else [f"{by_name[name]}={entry}"]

@@ -21,9 +21,9 @@ from fasthep_smk.util.names import shell
 PATH = Path(".hepflow", "profiles", "registry.yaml")
 _OURS = "fasthep_smk:registry"
 _TEXT = f"""\
-# By this file "fasthep run --backend snakemake" finds fasthep-smk: it stands in for the profile
-# "registry" of FAST-HEP, which "basic", "hep" and "hep_debug" include.
-# Written by "fasthep-smk enable"; "fasthep-smk disable" removes it if it was not edited.
+# With this file, "fasthep run --backend snakemake" finds fasthep-smk. The file takes the place of
+# FAST-HEP's profile "registry", which the profiles "basic", "hep" and "hep_debug" include.
+# "fasthep-smk enable" wrote this file. "fasthep-smk disable" removes it, unless you edit it.
 includes:
   - hepflow:registry
   - {_OURS}
@@ -58,7 +58,7 @@ def enable(folder: Path) -> Enabled:
         if _OURS in expanded(["registry"], folder):
             return Enabled(path, False, _apart(folder))
         raise Findings.one(
-            "you already have a profile here: it was not changed",
+            "this is a profile of your own: fasthep-smk has not changed it",
             file=str(path),
             hint=f"add these to its includes:\n          - hepflow:registry\n          - {_OURS}",
         )
@@ -80,9 +80,10 @@ def disable(folder: Path) -> Path | None:
         return None
     if there != _TEXT:
         raise Findings.one(
-            "was edited, or not written by fasthep-smk enable: it is not removed",
+            "is not removed: you have edited it, or fasthep-smk enable did not write it",
             file=str(path),
-            hint=f"if you do not need it: {shell(['rm', path])}; else remove {_OURS} from it",
+            hint=f"if you do not need this file: {shell(['rm', path])}; otherwise remove {_OURS} "
+            "from its includes",
         )
     path.unlink()
     for empty in (path.parent, path.parent.parent):

@@ -72,7 +72,7 @@ def run(plan: Plan, ctx: YamlMapping, progress: Any) -> Any:
         print(f"fasthep-smk: {done.incomplete}", file=sys.stderr)
     if len(translation.variations) > 1:
         others = ", ".join(variation.label for variation in translation.variations)
-        print(f"fasthep-smk: all variations were run: {others}", file=sys.stderr)
+        print(f"fasthep-smk: the run included all variations: {others}", file=sys.stderr)
     for warning in unheard:
         print(f"fasthep-smk: warning: {warning.get('message')}", file=sys.stderr)
     return upstream.BackendResult(
@@ -91,7 +91,7 @@ def _check_build(build: Path) -> None:
     except Findings as error:
         if was_closed:
             raise
-        first = "umask 022, since FAST-HEP has already made files; then"
+        first = "type umask 022, as FAST-HEP makes files before fasthep-smk starts; then"
         findings = [replace(finding, hint=f"{first} {finding.hint}") for finding in error.findings]
         raise Findings(findings) from None
 
@@ -109,10 +109,10 @@ def settings_of(plan: Plan, ctx: YamlMapping) -> RunSettings:
     root = Path(str(plan.provenance.get("root") or Path.cwd()))
     if root.resolve() != Path.cwd():
         raise Findings.one(
-            "the backend snakemake runs jobs in the current folder: it is not the project's root",
+            "the backend snakemake runs jobs in the current folder, not in the project's root",
             value=str(root),
             expected=str(Path.cwd()),
-            hint=f"{shell(['cd', root])}, and run there",
+            hint=f"{shell(['cd', root])}, and run fasthep there",
         )
     workflow, variation = _workflow(plan), _variation(plan)
     section = _said_of_execution(workflow)
@@ -152,7 +152,7 @@ def _workflow(plan: Plan) -> Path:
     if not named or not named[0]:
         raise Findings.one(
             "this plan does not name the workflow that it was compiled from",
-            hint="compile it again: fasthep compile",
+            hint="compile the workflow again: fasthep compile",
         )
     path = Path(str(named[0]))
     if path.name != Path(layout.OVERLAY).name:
@@ -175,7 +175,7 @@ def _agree(placed: Placed, plan: Plan, ctx: YamlMapping) -> None:
             "has no effect: Snakemake schedules the jobs",
             key="--scheduler",
             value=as_yaml(config.get("scheduler")),
-            hint="leave it out; --strategy says where jobs run",
+            hint="leave out --scheduler; you choose with --strategy where jobs run",
         )
     wanted = _variation(plan)
     ours = next((planned.plan for planned in placed.plans if planned.variation == wanted), None)
@@ -183,16 +183,17 @@ def _agree(placed: Placed, plan: Plan, ctx: YamlMapping) -> None:
     whole = [partition.id for partition in ours.partitions] if ours is not None else []
     if asked != whole and set(asked) < set(whole):
         raise Findings.one(
-            "the backend snakemake runs all partitions that are not done yet",
+            "the backend snakemake cannot run single partitions: it runs all that are not done yet",
             key="--partition",
             value=f"{len(asked)} of {len(whole)} partitions",
-            hint="leave it out; the message on a failed job has the command to run only that job",
+            hint="leave out --partition; to run only a failed job, type the command that its "
+            "message shows",
         )
     if ours is None or _content(ours) != _content(plan):
         raise Findings.one(
-            "the workflow no longer gives this plan: either the workflow or the plan was edited",
+            "does not fit the plan any more: somebody has edited the workflow or the plan",
             file=placed.shown,
-            hint="compile it again: fasthep compile, or fasthep run",
+            hint="compile the workflow again, with fasthep compile or fasthep run",
         )
 
 

@@ -66,7 +66,7 @@ def cancel(folder: Path) -> int:
                 raise
             time.sleep(_PAUSE)
     if not lines and not was_stopped:
-        lines = ["nothing to cancel: no run, and no job in a queue"]
+        lines = ["nothing to cancel: no run is in progress, and no job is in a queue"]
     for line in lines:
         print(line)
     return 0
@@ -88,7 +88,8 @@ def retry(name: str, folder: Path) -> int:
             job.system for job in batch_jobs.read(build) if not sites.lists_jobs(job.system)
         ]:
             raise RunFailed(
-                f"{sites.unknown(silent[0])}: cancel the job there, and the run submits it again"
+                f"{sites.unknown(silent[0])}: cancel the job with that system's own command, and "
+                "the run submits it again"
             )
         raise RunFailed("the batch system does not answer: run this again when it does")
     mine = [left for left in remaining if name in (left.queued.batch_id, left.job.name)]
@@ -102,14 +103,15 @@ def retry(name: str, folder: Path) -> int:
             expected=f"a name or number that {shell(['fasthep-smk', 'status', folder])!r} lists",
             hint=f"did you mean {close!r}?"
             if close
-            else "a job that has failed runs again with the next run",
+            else "if the job has failed, the next run starts it again",
         )
     if pilots := [left for left in mine if left.job.pilot]:
         raise WrongArgument.one(
-            f"is a pilot of pool {pilots[0].job.pilot!r}, which runs one job after another",
+            f"is a pilot, which runs one job after another for pool {pilots[0].job.pilot!r}",
             key="JOB",
             value=name,
-            expected="a job; if one hangs in a pilot, its time limit (walltime) ends it",
+            expected="a job that is not a pilot; if a job hangs in a pilot, the time limit "
+            "(walltime) of its pool ends the job",
         )
     for left in mine:
         _cancel(left, build)

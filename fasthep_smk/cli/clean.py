@@ -40,10 +40,11 @@ def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> F
     with lock.hold(build):
         if find(build) != []:
             raise Findings.one(
-                "jobs of an earlier run may still be in the queue, and write to this folder",
+                "jobs of an earlier run may still be in the queue, and may write to this folder",
                 key="BUILD",
                 value=str(folder),
-                hint="run again: the run takes them over; or cancel them: 'fasthep-smk cancel'",
+                hint="start the run again, which takes over these jobs; or cancel them with "
+                "'fasthep-smk cancel'",
             )
         parts = _to_clean(build, everything=everything)
         freed = freed_amounts(parts)
@@ -67,7 +68,7 @@ def as_text(freed: Freed, *, everything: bool = False, dry_run: bool = False) ->
 
     table = tabulate(rows, headers=headers, colalign=("left", "right", "right"))
     verb = "would start" if dry_run else "starts"
-    more = f"results are kept; the next run {verb} from the beginning\n" if everything else ""
+    more = f"the results are kept; the next run {verb} from the beginning\n" if everything else ""
     return f"{table}\n{more}"
 
 
@@ -75,10 +76,11 @@ def _to_clean(build: Path, *, everything: bool) -> list[Freeable]:
     jobs = read_jobs(build)
     if not jobs and not everything:
         raise Findings.one(
-            "has no task tables, so it is not known which files are still needed",
+            "has no task tables: without them, nobody knows which files are still needed",
             key="BUILD",
             value=str(build),
-            hint="'fasthep-smk translate workflow.yaml' writes them; 'clean --all' needs none",
+            hint="'fasthep-smk translate workflow.yaml' writes these tables; "
+            "'fasthep-smk clean --all' does not need them",
         )
     done = [job.folder for job in jobs if is_done(build, job)]
     return cleanable(survey(build, jobs, done=done), everything=everything)

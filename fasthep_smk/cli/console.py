@@ -76,4 +76,4 @@ def require_written() -> None:
     if isinstance(lost, BrokenPipeError):
         raise lost
     if lost is not None:
-        raise Unwritten(f"standard output cannot be written: {lost.strerror}")
+        raise Unwritten(f"cannot write to standard output: {lost.strerror}")

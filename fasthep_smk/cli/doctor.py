@@ -46,7 +46,10 @@ CheckState = Literal["ok", "note", "FAILED"]
 _CLOCKS = 5.0
 #: Seconds. A credential that ends sooner is reported.
 _A_DAY = 24 * 3600
-_ELSEWHERE = "log in where jobs are submitted (and load its module), or choose another --profile"
+_ELSEWHERE = (
+    "log in to a machine that can submit jobs (and load the batch system's module), or choose "
+    "another --profile"
+)
 
 
 @dataclass(frozen=True)
@@ -137,14 +140,13 @@ def _system(execution: Execution) -> Iterator[Check]:
         return
     draft = module.draft()
     if draft is None:
-        yield Check(f"{name} answers", "FAILED", "has no nodes", _ELSEWHERE)
+        yield Check(f"{name} answers", "FAILED", "it lists no nodes", _ELSEWHERE)
         return
-    summary = "; ".join(line.strip() for line in draft.remarks[1:]) or "it is this machine"
+    summary = "; ".join(line.strip() for line in draft.remarks[1:]) or "jobs run on this machine"
     yield Check(f"{name} answers", "ok", summary)
     if module.settings(execution.site).get("slurm-status-command") == "squeue":
-        yield Check(
-            "accounting", "note", "off: squeue is asked for the states of jobs (already set)"
-        )
+        found = "off: fasthep-smk gets the states of jobs from squeue"
+        yield Check("accounting", "note", found)
 
 
 def _folder(execution: Execution, folder: Path) -> Check:
@@ -222,8 +224,8 @@ def _environment(
         there = os.access(prefix / "bin" / "python", os.X_OK)
         if sent and not there:  # this machine need not have it
             return Check(name, "ok", f"{asked.type} {prefix}, on the workers")
-        described = f"{asked.type} {prefix}" + ("" if there else ": holds no bin/python")
-        fix = "" if there else f"fix the prefix in {asked.file}"
+        described = f"{asked.type} {prefix}" + ("" if there else ": has no bin/python")
+        fix = "" if there else f"correct the prefix in {asked.file}"
         return Check(name, "ok" if there else "FAILED", described, fix)
     try:
         archives = folder / layout.ENVIRONMENTS
@@ -288,10 +290,12 @@ def _outcome(rule: Rule, answer: WorkerFacts | Silence, here: WorkerFacts) -> Ch
         text += f", {_count(answer['gpus'], 'GPU')}{models}"
     asked = rule.route.attempts[0].request.gpus
     if asked > answer["gpus"]:
-        wrong = f"it asks for {_count(asked, 'GPU')}, but its job sees {answer['gpus'] or 'none'}"
+        seen = answer["gpus"] or "none"
+        wrong = f"the pool requests {_count(asked, 'GPU')}, but its job sees {seen}"
         return Check(name, "FAILED", f"{text}; {wrong}", "let this pool use nodes with GPUs")
     if differences := "; ".join(_differences(answer, here)):
-        return Check(name, "FAILED", f"{text}; {differences}", "use the same environment there")
+        fix = "use the same environment on the worker as here"
+        return Check(name, "FAILED", f"{text}; {differences}", fix)
     return Check(name, "ok", text)
 
 
@@ -303,9 +307,9 @@ def _differences(worker: WorkerFacts, here: WorkerFacts) -> Iterable[str]:
     for name, version in here["packages"].items():
         there = worker["packages"].get(name)
         if there != version:
-            yield f"{name} {printable(str(there))} there, {version} here"
+            yield f"{name} {printable(str(there))} on the worker, {version} here"
     if worker["python"] != here["python"]:
-        yield f"Python {worker['python']} there, {here['python']} here"
+        yield f"Python {worker['python']} on the worker, {here['python']} here"
     # It was written between our question and now.
     if worker["clock"] < here["clock"] - _CLOCKS or worker["clock"] > time.time() + _CLOCKS:
-        yield f"its clock is off by {worker['clock'] - time.time():.0f} s"
+        yield f"the worker's clock is off by {worker['clock'] - time.time():.0f} s"

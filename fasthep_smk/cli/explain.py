@@ -116,7 +116,10 @@ def as_text(placed: Placed) -> str:
         ["Pilots, batch jobs that run one job after another:", *map(_pilot, crews)]
         if (crews := _crews(placed))
         else [],
-        ["What runs in each rule, and why there:", *(_why(rule, placed) for rule in placed.rules)],
+        [
+            "The stages of each rule, and why the rule uses its pool:",
+            *(_why(rule, placed) for rule in placed.rules),
+        ],
         [
             tabulate(
                 [_pool_row(pool, count) for pool, count in _pools(placed)],
@@ -125,8 +128,10 @@ def as_text(placed: Placed) -> str:
                 disable_numparse=True,
             )
         ],
-        ["Where each value comes from:", *(_origins(pool) for pool, _ in _pools(placed))],
-        ["Files between the rules:", *map(_file_line, files)] if (files := _files(placed)) else [],
+        ["Where each setting comes from:", *(_origins(pool) for pool, _ in _pools(placed))],
+        ["Files that one rule writes for others, with their columns:", *map(_file_line, files)]
+        if (files := _files(placed))
+        else [],
         [f"warning: {text}" for text in placed.warnings],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
@@ -233,7 +238,7 @@ def _pilot(crew: Crew) -> str:
     amounts = {name: crew.attempt.request.shown(name) for name in _AMOUNTS}
     asked = ", ".join(f"{name} {text}" for name, text in amounts.items() if text not in ("-", "0"))
     return (
-        f"    pool {crew.attempt.pool}: up to {crew.most}, each for {crew.tasks} "
+        f"    pool {crew.attempt.pool}: up to {crew.most} pilots, each for {crew.tasks} "
         f"job{'' if crew.tasks == 1 else 's'} at a time: {asked}"
     )
 

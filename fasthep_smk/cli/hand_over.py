@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         answer = _asked(words)
     except FileNotFoundError as error:
         print(
-            f"fasthep-smk: {error.filename} is missing: translate again",
+            f"fasthep-smk: {error.filename} is missing: translate the workflow again",
             file=sys.stderr,
         )
         return 1
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         }
         for path in {*answer["made"]}.difference(reply["made"]):
             print(
-                f"fasthep-smk: no rule can wait for {path}: its name is a pattern for Snakemake",
+                f"fasthep-smk: no rule can wait for {path}: Snakemake reads its name as a pattern",
                 file=sys.stderr,
             )
         print(json.dumps(reply))

@@ -47,8 +47,8 @@ def do_enable(options: argparse.Namespace) -> int:
     print(f"{'written' if enabled.written else 'there already'}: {enabled.path}")
     for name in enabled.apart:
         print(
-            f"note: your profile {name} does not include registry: add registry to the includes of "
-            f"{name}, or workflows that use {name} do not find the backend snakemake"
+            f"note: your profile {name} does not include the profile registry. Add registry to its "
+            f"includes, or else workflows that use {name} do not find the backend snakemake"
         )
     print("fasthep run workflow.yaml --outdir build --backend snakemake --strategy local")
     return 0
@@ -86,7 +86,7 @@ def write_new(folder: Path, names: list[str], write: Callable[[Path], None]) -> 
         UsageError: a file is in the way; nothing was written.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file: name a folder, new or empty")
+        raise UsageError(f"{folder} is a file: name a new or empty folder")
     try:
         if paths := occupied(folder, [*names, SCHEMA]):
             raise Occupied(paths)
@@ -97,9 +97,9 @@ def write_new(folder: Path, names: list[str], write: Callable[[Path], None]) -> 
             written = sorted(path.relative_to(stage) for path in paths)
     except Occupied as error:
         first = error.paths[0]
-        more = f", and {len(error.paths) - 1} more" if len(error.paths) > 1 else ""
+        more = f" (and {len(error.paths) - 1} more)" if len(error.paths) > 1 else ""
         raise UsageError(
-            f"{first} exists{more}: nothing was written\n"
+            f"{first} already exists{more}: nothing was written\n"
             f"    hint: {shell(['fasthep-smk', 'init', 'NEW_FOLDER'])} writes into a new folder"
         ) from None
     return [folder / path for path in written]
@@ -110,7 +110,7 @@ def as_text(folder: Path, written: list[Path]) -> str:
     lines = [f"written: {path}" for path in written]
     lines.append("\nnext:")
     if is_open(folder):
-        why = "# else my_ops.py is not imported, since others may write to it"
+        why = "# otherwise fasthep-smk does not import my_ops.py: others may change it"
         lines.append(f"    {shell(['chmod', 'go-w', folder])}    {why}")
     if folder.resolve() != Path.cwd():
         lines.append(f"    {shell(['cd', folder])}")

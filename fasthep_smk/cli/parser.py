@@ -52,7 +52,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def _with_command(arguments: list[str], commands: Collection[str]) -> list[str]:
     """Return a command line that begins with a command, or asks for help."""
     if not arguments:
-        raise UsageError("name a workflow or a command\n    hint: 'fasthep-smk help' lists them")
+        hint = "'fasthep-smk help' lists the commands"
+        raise UsageError(f"name a workflow or a command\n    hint: {hint}")
     first, *rest = arguments
     if first == "help":
         topics = [word for word in rest if not word.startswith("-")]

@@ -54,14 +54,14 @@ _MARK = "fasthep-smk: "
 #: Lines of what Snakemake and batch systems print are left out if a word is as long as that.
 _WORD = re.compile(r"\S{120}")
 _SHARED = (
-    "check that the workers see this folder (with staging.mode: transfer, its staging.folder), "
-    "and submit a job by hand"
+    "check that the workers see this folder (if staging.mode is transfer: the staging.folder), "
+    "and try to submit a job by hand"
 )
 _NO_PYTHON = (
     "install fasthep-smk in a folder that workers also see, or send an environment to jobs "
     "(docs/environments.md)"
 )
-_WAITS = "request less, or something else, in this pool; if the cluster is busy, raise --timeout"
+_WAITS = "request less, or other resources, in this pool; if the cluster is busy, raise --timeout"
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,8 @@ def _silence(rule: Rule, place: Path, system: str, heard: _Heard) -> Silence:
     why = [text for text in (fate, *printed[-1:]) if text]
     if not why:
         why = [line for line in map(str.strip, heard.tail) if line and not _WORD.search(line)][-1:]
-    return Silence(masked(": ".join(why)) or "its file is not visible here", _SHARED)
+    unseen = "the answer of its job is not visible here"
+    return Silence(masked(": ".join(why)) or unseen, _SHARED)
 
 
 def _printed(name: str, place: Path) -> Iterator[str]:

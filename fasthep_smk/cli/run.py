@@ -71,7 +71,7 @@ def _last_line(concluded: Concluded) -> str:
     done = counted if concluded.done else f"{rest} was up to date"
     translation = concluded.translation
     several = len([*translation.build.glob("reports/*/**/run_summary.yaml")]) > 1
-    others = "; those of other variations are as they were"
+    others = "; the results of other variations are unchanged"
     is_part = translation.settings.variation is not None and several
     return f"{done}; results in {translation.build}{others * is_part}"
 

@@ -17,17 +17,17 @@ from fasthep_smk.util.errors import UsageError
 from fasthep_smk.util.names import shell
 
 _CONFIG = """\
-# Snakemake's side of a site profile, written by fasthep-smk from what {system} reports.
-# Any option of Snakemake can be added here. Use it with:
+# Snakemake's part of a site profile. fasthep-smk has written it from what {system} reports.
+# You can add any option of Snakemake to this file. Use the profile with:
 #     fasthep-smk workflow.yaml --profile {name}
 """
 _POOLS = """\
-# Profiles for the pools of a workflow on this site: a pool gets the profile that its `use` names,
-# or the profile with the pool's own name. Settings of the pool in the workflow come on top.
+# Profiles for the pools of a workflow on this site. A pool gets the profile that its key `use`
+# names, or else the profile with the pool's own name. Settings in the workflow override profiles.
 """
 _FURTHER = """\
-# Limits of the partitions: a job that names no partition goes to the one that fits best.
-# Plain Snakemake finds this file if the profile is named by its absolute path.
+# Limits of Slurm's partitions. A job that names no partition goes to the partition that fits best.
+# Plain Snakemake finds this file if its option --profile has the absolute path of this folder.
 """
 
 
@@ -39,7 +39,8 @@ def do_site(options: argparse.Namespace) -> int:
         print(f"written: {path}")
     for text in invented:
         print(f"example value: {text}")
-    print(f"adapt pools.yaml, then: fasthep-smk workflow.yaml --profile {shell([folder])}")
+    command = f"fasthep-smk workflow.yaml --profile {shell([folder])}"
+    print(f"adapt pools.yaml, then use the profile: {command}")
     return 0
 
 
@@ -55,7 +56,7 @@ def init_site(system: str, folder: Path) -> tuple[list[Path], list[str]]:
     draft = module.draft()
     if draft is None:
         raise UsageError(
-            f"{system} does not answer on this machine: run this where jobs are submitted"
+            f"{system} does not answer on this machine: log in to a machine that can submit jobs"
         )
     settings: dict[str, object] = {
         **module.settings(Site(system)),
@@ -73,7 +74,7 @@ def init_site(system: str, folder: Path) -> tuple[list[Path], list[str]]:
     }
     for name in texts:
         if (folder / name).exists():
-            raise UsageError(f"{folder / name} exists: choose another folder, or remove it")
+            raise UsageError(f"{folder / name} exists: choose another folder, or remove this file")
     for name, text in texts.items():
         files.write_text(folder / name, text)
     return [folder / name for name in texts], list(draft.invented)
@@ -81,7 +82,7 @@ def init_site(system: str, folder: Path) -> tuple[list[Path], list[str]]:
 
 def _invented(draft: sites.Draft) -> str:
     lines = "".join(f"#     {text}\n" for text in draft.invented)
-    title = "# Example values, which the batch system does not give; adapt them to your jobs:"
+    title = "# The batch system does not report these values: adapt the examples to your jobs:"
     return f"{title}\n{lines}" if lines else ""
 
 

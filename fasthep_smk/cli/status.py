@@ -185,7 +185,7 @@ def _counts(status: Status) -> dict[str, dict[str, int]]:
 def _rules(status: Status) -> str:
     counts = _counts(status)
     if not counts:
-        return f"nothing is translated in {status.build} yet"
+        return f"no workflow has been translated in {status.build} yet"
     rows = [[rule, *by_state.values()] for rule, by_state in counts.items()]
     if len(rows) > 1:
         rows.append(
@@ -252,7 +252,7 @@ def _queue(status: Status) -> str:
     if count > _IN_QUEUE:
         lines.append(f"    ... and {count - _IN_QUEUE} more")
     if status.run is None and any(not left.job.pilot for left in status.queue):
-        lines.append("the next run takes over those it needs; 'fasthep-smk cancel' cancels all")
+        lines.append("the next run takes over the jobs it needs; 'fasthep-smk cancel' cancels all")
     return "\n".join(lines)
 
 
@@ -276,7 +276,7 @@ def _verified(damaged: Mapping[str, str] | None) -> str:
     count = len(damaged)
     lines = [f"{count} file{'s' if count != 1 else ''} of finished jobs damaged:"]
     lines += [f"    {name} {how}" for name, how in damaged.items()]
-    return "\n".join([*lines, "'fasthep-smk WORKFLOW --verify' makes them again"])
+    return "\n".join([*lines, "'fasthep-smk WORKFLOW --verify' makes these files again"])
 
 
 def _disk(status: Status) -> str:

@@ -95,4 +95,4 @@ def _taken(parser: argparse.ArgumentParser) -> str:
 
 def _help_of(parser: argparse.ArgumentParser) -> str:
     words = parser.prog.removeprefix(_PROGRAM).split()
-    return f"'{' '.join([_PROGRAM, 'help', *words])}' explains it"
+    return f"'{' '.join([_PROGRAM, 'help', *words])}' explains the arguments"

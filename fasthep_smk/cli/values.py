@@ -39,8 +39,10 @@ def jobs(text: str) -> int | None:
         return None
     try:
         return positive(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}, and not 'all'") from None
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a positive whole number nor 'all'"
+        ) from None
 
 
 def events(text: str) -> int:

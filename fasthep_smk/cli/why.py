@@ -134,12 +134,12 @@ def _reason(job: Job, translation: Translation) -> str:
     for path, how in reuse.deleted.items():
         if how != GONE and path.startswith(f"{job.folder}/"):
             return f"its product {path.removeprefix(f'{job.folder}/')} {how}, and a job needs it"
-    return "a file is missing that another job needs"
+    return "a file that another job needs is missing"
 
 
 def _kept(restored: int, adopted: int) -> str:
-    parts = [f"{restored} restored from an earlier edit" if restored else ""]
-    parts.append(f"{adopted} took their results from other jobs" if adopted else "")
+    parts = [f"{restored} restored from an earlier version of the workflow" if restored else ""]
+    parts.append(f"{adopted} took results from other jobs" if adopted else "")
     text = ", ".join(part for part in parts if part)
     return f" ({text})" if text else ""
 

@@ -113,7 +113,7 @@ def unknown_datasets(
         yield not_among(
             size.name,
             datasets,
-            problem="the workflow has no such dataset, and no file that matches",
+            problem="the workflow has no dataset of this name, and no file that matches it",
             file=size.layer.file,
             key=size.key(),
         )

@@ -60,13 +60,13 @@ def runtime_findings(
         )
     elif system != "htcondor" and transfers and system != "local":
         yield Finding(
-            problem=f"containers on {system} need jobs that see the files of this machine",
+            problem=f"on {system}, jobs in a container must see the files of this machine",
             expected="staging: {mode: shared}, or a packed environment",
             **where,
         )
     elif system != "htcondor" and not any(map(shutil.which, ("apptainer", "singularity"))):
         yield Finding(
-            problem="there is no runtime for containers here",
-            expected="apptainer or singularity in the PATH: Snakemake downloads the image with it",
+            problem="this machine has no program that runs containers",
+            expected="apptainer or singularity in the PATH, for Snakemake to download the image",
             **where,
         )

@@ -87,12 +87,12 @@ def _system_of(strategy: str, workflow: str) -> str:
         return strategy
     close = nearest(strategy, SYSTEMS)
     raise Findings.one(
-        "no such strategy here",
+        "fasthep-smk has no such strategy",
         file=workflow,
         key="execution.strategy",
         value=as_yaml(strategy),
         expected=", ".join(SYSTEMS),
-        hint=f"did you mean {close!r}?" if close else "or choose a site with --profile",
+        hint=f"did you mean {close!r}?" if close else "you can also choose a site with --profile",
     )
 
 
@@ -197,18 +197,19 @@ def _environment_notices(
     environment: Environment | None, staging: Staging, site: Site
 ) -> list[str]:
     if staging.transfers and site.system == "local":
-        return [f"{staging.file}: staging.mode: 'transfer' has no effect on one machine"]
+        return [f"{staging.file}: staging.mode: 'transfer' has no effect: jobs run on this machine"]
     if environment is None or site.system == "local" or staging.transfers:
         return []
     if environment.is_packed:
         return [
             f"{environment.file}: environment: {environment.type} is sent with jobs only if "
-            "staging.mode is 'transfer': jobs use fasthep-smk's environment, at the same path"
+            "staging.mode is 'transfer'. Here, jobs use fasthep-smk's own environment, at the same "
+            "path"
         ]
     if environment.type == "shared-prefix" and environment.prefix not in ("current", sys.prefix):
         return [
-            f"{environment.file}: environment: {environment.prefix!r} is not supported: jobs use "
-            f"the environment of fasthep-smk, {sys.prefix}"
+            f"{environment.file}: environment: prefix {environment.prefix!r} is not supported. "
+            f"Jobs use the environment of fasthep-smk, {sys.prefix}"
         ]
     return []
 
@@ -233,7 +234,7 @@ def _notices(own: YamlMapping, workflow: str) -> list[str]:
             )
     if dask:
         notices.append(
-            f"{workflow}: execution.config: settings of Dask, which have no effect here: "
+            f"{workflow}: execution.config: these settings of Dask have no effect here: "
             f"{', '.join(dask)}"
         )
     return notices

@@ -176,7 +176,10 @@ class _Maker:
             self._no_class(label, layer)
             return [rest]
         if label not in self._classes:
-            otherwise = "a class in execution.resources, or cpus, memory, disk, gpus written here"
+            otherwise = (
+                "a class in execution.resources, or the amounts themselves (cpus, memory, disk, "
+                "gpus)"
+            )
             self._no_such("resource class", layer, "resources", self._classes, otherwise)
             return [rest]
         provides.append(label)
@@ -205,9 +208,10 @@ class _Maker:
             Finding(
                 file=layer.file,
                 key=layer.key_at(("resources", "kind")),
-                problem=f"makes this an input file, but {taken_by} uses it as a resource class",
+                problem=f"makes {label!r} an input file, but {taken_by} uses {label!r} as a "
+                "resource class",
                 value=as_yaml(layer.content["resources"]["kind"]),
-                expected="cpus, memory, disk, gpus, and no kind",
+                expected="cpus, memory, disk or gpus, but no kind",
             )
         )
 

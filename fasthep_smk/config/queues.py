@@ -163,7 +163,7 @@ def too_large(
         )
         return Finding(
             key=attempt.place("config.walltime"),
-            problem=f"pool {attempt.pool!r} asks for more than any one {kind} has",
+            problem=f"pool {attempt.pool!r} asks for more than any single {kind} has",
             value=requested,
             expected=f"at most what one of these has: {'; '.join(map(Queue.shown, queues))}",
             hint=hint,

@@ -130,10 +130,11 @@ class Router:
                 yield Finding(
                     file=self.workflow,
                     key=f"analysis.stages[{stage!r}].execution",
-                    problem="needs a GPU, and its pool has none",
+                    problem="the stage needs a GPU, but its pool has none",
                     value=f"pool {pool.name!r} ({how})" if pool else None,
                     expected="a pool with resources: {gpus: 1}",
-                    hint="name one with require, or for all GPU stages with default_pools.gpu",
+                    hint="name such a pool with require in this stage, or with default_pools.gpu "
+                    "for all GPU stages",
                 )
 
     def warnings(self) -> list[str]:
@@ -189,7 +190,7 @@ class Router:
         fixed = head.retries is not None or attempts[-1].pool != attempts[0].pool
         after = self._fallback_after(leader, first, last)
         if after is not None:
-            why += f", also after {units.format_duration(after)} in the queue"
+            why += f" (at the last attempt, or after {units.format_duration(after)} in the queue)"
         return Route(tuple(attempts), why, fixed, head.origins, after)
 
     def _attempt(self, pool: Pool, stage: str | None, limit: int | None) -> Attempt:
@@ -244,9 +245,9 @@ class Router:
             if others:
                 why += f" (also in {', '.join(others)})"
         elif needs_gpu and self.defaults.get("gpu"):
-            label, why = self.defaults["gpu"][0], "needs a GPU: default_pools.gpu"
+            label, why = self.defaults["gpu"][0], "the stage needs a GPU, see default_pools.gpu"
         elif self.defaults.get("cpu"):
-            label, why = self.defaults["cpu"][0], "the stage names no pool: default_pools.cpu"
+            label, why = self.defaults["cpu"][0], "the stage names no pool, see default_pools.cpu"
         else:
             label, why = DEFAULT_POOL, "the stage names no pool"
         last = None
@@ -287,7 +288,7 @@ class Router:
         profiles = [name for name in self.pools.profiles if name not in names]
         offered = [name for name in self.pools.site_profiles if name not in [*names, *classes]]
         pool = key_of("execution.pools", [label])
-        hint = f"add {pool}, or a pool profile {label!r} to the site's pools.yaml"
+        hint = f"add {pool} to the workflow, or a pool profile {label!r} to the site's pools.yaml"
         problem = "no pool or resource class of this name"
         if label in self.pools.classes:
             problem = "no pool provides this resource class"

@@ -42,7 +42,7 @@ class Limit:
         if share > 1:
             raise ValueError(f"{text!r} is more than all partitions")
         if not number and not share:
-            raise ValueError(f"{text!r} accepts no missing partition: use --keep-going")
+            raise ValueError(f"{text!r} accepts no missing partition: use --keep-going instead")
         return cls(text.strip(), number, share)
 
     def of(self, total: int) -> int:
@@ -96,7 +96,9 @@ class Sample:
             first = int(match[2]) if match else 0
             last = int(match[3] or first) if match else 0
             if match is None or not 1 <= first <= last:
-                raise ValueError(f"{part.strip()!r} is not DATASET:FIRST-LAST, such as data:1-3")
+                raise ValueError(
+                    f"{part.strip()!r} does not have the form DATASET:FIRST-LAST, such as data:1-3"
+                )
             ranges[match[1]] = (*ranges.get(match[1], ()), (first, last))
         return cls(option=f"--partitions {text.strip()}", ranges=ranges)
 

@@ -211,7 +211,7 @@ def findings_of(
     try:
         odd = list(_odd_keys(content, file, key))
     except RecursionError:
-        problem = "contains itself: an alias (*) inside its anchor (&)"
+        problem = "contains itself: an alias (*) stands inside its own anchor (&)"
         odd = [Finding(file=file, key=key or None, problem=problem)]
     if odd:
         return odd
@@ -269,7 +269,9 @@ def misread(root: yaml.Node | None, part: str, *, file: str) -> Iterator[Finding
             if kind in ("integer", "number") and counts and plain != read:  # 007 is 7
                 number = _OTHER_NUMBER.fullmatch(node.value)
             is_text = _takes_text(parts, kind)
-            hint = f"write {plain}, or quotes around a text" if number and number[1] else None
+            hint = f"write {as_yaml(node.value)}, in quotes" if is_text else None
+            if not is_text and number and number[1]:
+                hint = f"write {plain}, or put it in quotes if it is a text"
             if is_text or number:
                 yield Finding(
                     file=file,
@@ -279,7 +281,7 @@ def misread(root: yaml.Node | None, part: str, *, file: str) -> Iterator[Finding
                     else f"YAML reads this as {read}",
                     value=node.value,
                     at=f"{file}, line {node.start_mark.line + 1}",
-                    hint=f"write {as_yaml(node.value)}, in quotes" if is_text else hint,
+                    hint=hint,
                 )
 
 

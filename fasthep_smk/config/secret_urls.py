@@ -15,8 +15,8 @@ from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 _LONGEST = 200
 _HINT = (
-    "put a token into a file that BEARER_TOKEN_FILE names, or use an x509 proxy "
-    "(see docs/credentials.md); get a new secret if this one stood in a file"
+    "put the token into a file and its path into BEARER_TOKEN_FILE, or use an x509 proxy "
+    "(see docs/credentials.md). If this secret was stored in a file, get a new one"
 )
 
 

@@ -138,15 +138,15 @@ def _warnings(merged: Merged) -> list[str]:
     origin = merged.origin("config", "walltime")
     if type(walltime) is int and origin is not None and walltime > 0:
         warnings.append(
-            f"{origin.place(('config', 'walltime'))}: {walltime} is taken as seconds, "
-            f"{units.format_duration(walltime)}; YAML reads 12:00:00 without quotes as a number, "
+            f"{origin.place(('config', 'walltime'))}: {walltime} is read as seconds, that is "
+            f"{units.format_duration(walltime)}. YAML reads 12:00:00 without quotes as a number, "
             "so put quotes around times"
         )
     for key in merged.get("config") or {}:
         layer = merged.origin("config", key)
         if not (key in CONFIG_KEYS or key.startswith("x-") or layer is None):
             warnings.append(
-                f"{layer.place(('config', key))}: a setting of Dask, which has no effect here: "
+                f"{layer.place(('config', key))}: this setting of Dask has no effect here: "
                 "Snakemake schedules the jobs"
             )
     return warnings

@@ -84,7 +84,7 @@ def _executor_findings(executor: object, file: str) -> Iterator[Finding]:
     yield Finding(
         file=file,
         key="executor",
-        problem="no such executor here",
+        problem="there is no such executor here",
         value=as_yaml(executor),
         expected=f"{', '.join(SYSTEMS)}, or one whose Snakemake plugin is installed",
         hint=" Or, if there is such a plugin: ".join(filter(None, (meant, install))) or None,
@@ -101,7 +101,7 @@ def _find(profile: str, key: str) -> Path | None:
         raise Findings.one("the name is empty", key=key, expected="a folder or a name")
     folder = Path(profile[:4000]).expanduser()
     if len(folder.name) > 255:
-        raise Findings.one("no such profile", key=key, value=f"{profile[:50]}...")
+        raise Findings.one("there is no such profile", key=key, value=f"{profile[:50]}...")
     if folder.is_dir() and any((folder / name).exists() for name in PROFILE_FILES):
         return folder.resolve()
     known: list[str] = [*SYSTEMS]
@@ -115,7 +115,7 @@ def _find(profile: str, key: str) -> Path | None:
     if profile in ours:
         return _PROFILES / profile
     known += [name for name in ours if name not in known]
-    problem = "holds no config.yaml" if folder.is_dir() else "no such profile"
+    problem = "has no config.yaml" if folder.is_dir() else "there is no such profile"
     close = nearest(profile, known)
     raise Findings.one(
         problem,
@@ -142,9 +142,9 @@ def _refuse_of_others(folder: Path, profile: str, key: str, workflow: Path) -> N
                 file=str(path),
                 key=key or None,
                 value=as_yaml(profile),
-                expected="a profile that only you can write to, since it was found by its name",
-                hint=f"{shell(['chmod', '-R', 'go-w', path])}, if it is yours; "
-                f"{shell(['--profile', folder])}, if you trust its author",
+                expected="a profile that only you can write to",
+                hint=f"if this file is yours: {shell(['chmod', '-R', 'go-w', path])}; "
+                f"if you trust its author: {shell(['--profile', folder])}",
             )
 
 
@@ -154,7 +154,9 @@ def _settings(folder: Path) -> tuple[YamlMapping, str]:
             content = _read(folder / name)
             if not isinstance(content, dict):
                 raise Findings.one(
-                    "is not a mapping", file=str(folder / name), expected="Snakemake's options"
+                    "is not a mapping",
+                    file=str(folder / name),
+                    expected="options of Snakemake, each as key: value",
                 )
             # Snakemake takes both spellings: --set-resources and set_resources.
             return {str(key).replace("_", "-"): content[key] for key in content}, str(folder / name)

@@ -96,7 +96,7 @@ def _twice(sizes: Iterable[Size]) -> Iterator[Finding]:
                 key=size.key,
                 problem=f"repeats what {first.key} sets for the same jobs",
                 value=", ".join(size.stages),
-                expected="one entry for the same scope, stages and pool",
+                expected="only one entry for the same scope, stages and pool",
             )
 
 
@@ -112,7 +112,7 @@ def unknown_names(
                 key = f"{size.key}.stages[{number}]"
                 yield not_among(stage, stages, problem=problem, file=size.file, key=key)
         if size.pool not in pools:
-            problem = "no pool of this name"
+            problem = "the workflow has no pool of this name"
             yield not_among(
                 size.pool, pools, problem=problem, file=size.file, key=f"{size.key}.pool"
             )

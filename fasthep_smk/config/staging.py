@@ -65,7 +65,7 @@ def staging_findings(
         yield Finding(
             file=staging.file,
             key="staging.mode",
-            problem=f"no files can be sent to jobs of executor {system!r}",
+            problem=f"fasthep-smk cannot send files to jobs of executor {system!r}",
             value="'transfer'",
             expected="shared, or a site with Slurm or HTCondor",
         )
@@ -84,5 +84,5 @@ def staging_findings(
             key="staging.mode",
             problem="jobs that do not see this machine's files need an environment of their own",
             value="'transfer'",
-            expected="environment: {type: packed-venv}, or a shared-prefix that workers have",
+            expected="environment: {type: packed-venv}, or a shared-prefix that exists on workers",
         )

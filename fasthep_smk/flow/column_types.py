@@ -107,8 +107,8 @@ def refuse_values(
     if kind not in "biufS" or (kind == "S" and not text_too):
         shown = ak.type(column).content
         raise UnfitColumn(
-            text, f"its values are of type {shown}, but numbers{' or texts' * text_too} belong "
-            "here", "convert it to a column of numbers in an operation of your own",
+            text, f"its values are of type {shown}, but must be numbers{' or texts' * text_too}",
+            "convert it to a column of numbers in an operation of your own",
         )  # fmt: skip
     if not (missing_too and kind != "S"):
         _refuse_missing(text, column, "a text" if kind == "S" else "a number")
@@ -123,7 +123,7 @@ def _refuse_missing(text: str, column: object, other: str) -> None:
         raise UnfitColumn(
             text, f"{missing} of its values are missing (None, in a column of type {shown}): they "
             "would be dropped, and the values after them would move up",
-            f"write fill_none(…, {other}) in a hep.define, or drop these events in a stage before",
+            f"write fill_none(…, {other}) in a hep.define, or drop such events in an earlier stage",
         )  # fmt: skip
 
 
@@ -170,8 +170,8 @@ def look_at_axes(
                     name,
                     f"this column holds {odd[0]!s}, but an axis of type bool has bins for 0 and 1 "
                     "only",
-                    "type: int has a bin for each value; or let a hep.define make a flag: "
-                    "column > 0",
+                    "write type: int, which has a bin for each value; or define a condition such "
+                    "as column > 0 in a hep.define",
                 )
     dropped = number_missing(events[axes[0][1]]) if alone else 0
     return (axes[first][1] if first is not None else None), dropped
@@ -185,8 +185,8 @@ def unpaired(text: str, column: object, other: str, reference: object) -> UnfitC
         text,
         f"its values cannot be paired with those of {other}, event by event: their types are "
         f"{ak.type(column).content} and {ak.type(reference).content}",
-        "let an op of your own make columns that fit: x[:, 0] is the first of a list of fixed "
-        "length, ak.from_regular(x, axis=None) makes lists of any length",
+        "make columns that fit in an operation of your own: x[:, 0] is the first value of a list "
+        "of fixed length, and ak.from_regular(x, axis=None) makes lists of any length",
     )
 
 
@@ -199,8 +199,8 @@ def look_at_selection(text: str, value: object) -> None:
         shown = str(ak.type(value).content)
         raise UnfitColumn(
             text,
-            f"is a number ({shown.rpartition(' ')[2].lstrip('?')}), and selects by position: a "
-            "selection must be a yes or no for each object or event",
+            f"is a number ({shown.rpartition(' ')[2].lstrip('?')}), and numbers select by "
+            "position: a selection must be true or false for each object or event",
             f"compare it: ({text}) != 0, or ({text}) > 0",
         )
     _refuse_missing(text, value, "False")
@@ -317,7 +317,7 @@ def refuse_bits(text: str, events: ak.Array, ctx: Context, *, is_condition: bool
                 ) <= {0, 1}:
                     problem = f"combines {read}, a whole number, with a condition, bit by bit"
                     raise UnfitColumn(
-                        text, problem, f"write ({read} != 0); for one bit, ({read} & 2) != 0"
+                        text, problem, f"write ({read} != 0), or for one bit ({read} & 2) != 0"
                     )
         elif isinstance(part, ast.BinOp):
             asked += [part.left, part.right]

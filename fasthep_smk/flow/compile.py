@@ -71,17 +71,17 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
         str(workflow.absolute()).encode()
     except UnicodeEncodeError:
         raise WrongArgument.one(
-            "the path of the workflow file is not UTF-8 text, which FAST-HEP cannot write",
+            "FAST-HEP cannot write the path of the workflow file: it is not UTF-8 text",
             file=ascii(str(workflow)),
             value=ascii(str(workflow.absolute())),
-            hint="rename it",
+            hint="rename the file or its folder",
         ) from None
     with readable_errors(workflow):
         loaded = upstream.load_workflow_with_includes(str(workflow))
         try:
             json.dumps(loaded.doc, default=str, skipkeys=True)
         except (ValueError, RecursionError):
-            problem = "contains itself: an alias (*) inside its anchor (&)"
+            problem = "contains itself: an alias (*) stands inside its own anchor (&)"
             raise Findings.one(problem, file=str(workflow)) from None
         return dict(loaded.doc), {str(path): files.sha256_file(Path(path)) for path in loaded.files}
 
@@ -184,7 +184,7 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
             there = [name for name in there if name not in (workflow.name, missing.name)]
         close = nearest(missing.name, there, cutoff=0.7)
         hints = [f"did you mean {missing.parent / close}?"] if close else []
-        hints += [f"named by {workflow}"] if missing.absolute() != workflow.absolute() else []
+        hints += [f"{workflow} names it"] if missing.absolute() != workflow.absolute() else []
         raise Findings.one(
             f"cannot be read: {error.strerror or error}",
             file=str(missing),

@@ -60,7 +60,7 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
     return Finding(
         file=str(workflow),
         key=at or None,
-        problem=f"FAST-HEP refuses {content.get('op') or 'it'}: {message}",
+        problem=f"FAST-HEP refuses {content.get('op') or 'this'}: {message}",
         value=as_yaml(text) if text and text not in message else None,
         hint=_meant(message, mapping(content.get("params")))
         if not isinstance(error, ModuleNotFoundError)

@@ -156,7 +156,7 @@ def _thing(name: str) -> tuple[object, str]:
     except ModuleNotFoundError as error:
         return None, f"there is no module {error.name}"
     except ImportError as error:
-        return None, f"it cannot be imported: {' '.join(str(error).split())}"
+        return None, f"one of its modules cannot be imported: {' '.join(str(error).split())}"
     except AttributeError:
         return None, f"{_shown(name)} is gone"
 

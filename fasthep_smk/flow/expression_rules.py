@@ -132,7 +132,7 @@ def unknown_function(text: str, registry: Mapping[str, object]) -> str | None:
         module, _, attribute = name.partition(".")
         if module not in functions and (not attribute or module in _MODULES):
             meant = nearest(name, functions, cutoff=0.75)
-            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(functions)}"
+            hint = f"did you mean {meant!r}?" if meant else f"choose from {', '.join(functions)}"
             return f"there is no function {name!r}: {hint}"
     return None
 
@@ -166,7 +166,7 @@ class Reading:
                 case ast.BoolOp(ast.Or(), [ast.Compare() | ast.Constant(), *others]):
                     for part in others:
                         if isinstance(part, ast.Constant) and not isinstance(part.value, bool):
-                            yield f"'or {part.value!r}' is no comparison", None
+                            yield f"'or {part.value!r}' is not a comparison", None
                 case ast.Subscript():
                     yield from self._one_event(node)
                 case ast.Call():
@@ -174,7 +174,7 @@ class Reading:
         yield from self._whole_columns()
         names = any(isinstance(node, ast.Name) for node in self._nodes)
         if not names and any(isinstance(node, ast.Compare) for node in self._nodes):
-            yield "names no column: it is the same for every event", None
+            yield "names no column: its value is the same for every event", None
         body = self._tree
         if self._is_asked and isinstance(body, ast.BinOp) and isinstance(body.op, _DIFFERENCE):
             yield "makes a number, not a condition", None
@@ -263,7 +263,7 @@ class Reading:
         if re.fullmatch(r"[-+]?[\d.]+", number) and not of_bits:
             yield (
                 "'^' is not a power: use '**'",
-                f"write ** {number}; for bits, a number such as 0x2",
+                f"write ** {number}; if you mean bits, write a number such as 0x2",
             )
 
     def _one_event(self, node: ast.Subscript) -> FoundProblems:
@@ -291,7 +291,7 @@ class Reading:
             yield f"{name} with only a condition returns positions of events, not a column", None
         numeric = isinstance(function, np.ufunc) and function.nin == 1 and function not in _OF_FLAGS
         if (numeric or reference in _COUNTING) and self._is_condition(first):
-            yield f"{name} of a comparison: check the brackets", None
+            yield f"{name} is applied to a comparison: check the brackets", None
         if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Dict):
             keys = [key for key in node.func.value.keys if key is not None]
             yield from self._named(first, ast.List(keys))  # {"dy": 1.2}.get(dataset_name, 1)

@@ -97,9 +97,9 @@ class Finder(importlib.machinery.FileFinder):
         if importer is None:
             return spec
         file = spec.origin or f"{self.path}/{fullname}"
-        message = f"{file} is not imported for {importer}, which asks for {fullname!r}"
-        fix = f"if it is the right one, add its folder to PYTHONPATH: {shell([self.path])}"
-        warnings.warn(f"{message}: no workflow names it; {fix}", stacklevel=2)
+        message = f"{importer} asks for the module {fullname!r}, but {file} is not imported"
+        fix = f"If it is the right file, add its folder to PYTHONPATH: {shell([self.path])}"
+        warnings.warn(f"{message}: no workflow names it. {fix}", stacklevel=2)
         return None
 
 
@@ -207,9 +207,9 @@ def _refuse_stand_ins(searched: list[Path]) -> None:
     findings = [
         Finding(
             file=str(file),
-            problem=f"has the name of a package of FAST-HEP's that is not installed: {name}",
-            expected="another name: FAST-HEP would import this module by itself",
-            hint="rename it; or install FAST-HEP's package; or, if this is that package, put its "
+            problem=f"has the name of FAST-HEP's package {name}, which is not installed",
+            expected="another name: FAST-HEP would import this module instead of its own package",
+            hint="rename it, or install FAST-HEP's package; if this is FAST-HEP's package, put its "
             "folder on PYTHONPATH",
         )
         for folder in searched

@@ -43,8 +43,8 @@ _LABELLED = (f"{_RENDERERS}hist1d", f"{_RENDERERS}data_mc")
 _DATASET_AXES = ("dataset", "dataset_name")
 #: Where FAST-HEP's compiler replaces a name.
 _REPLACED = (
-    "a name in a weight_expr, in the expr of variables, in a selection that is a list, or the "
-    "source of an axis; not one in the groups of a cutflow, or in a reduce"
+    "a name in a weight_expr, in the expr of variables, in a selection that is a list, or in the "
+    "source of an axis, but not one in the groups of a cutflow or in a reduce"
 )
 
 
@@ -66,7 +66,7 @@ def meaning_findings(
     changed: dict[str, str] = {}
     varied = [plan for plan in plans if not _is_nominal(plan)]
     if len(varied) == len(plans) and "include_nominal" not in mapping(document.get("systematics")):
-        problem = "does not say include_nominal: only the variations run"
+        problem = "has no include_nominal: only the variations run"
         findings.append(
             Doubt(file=workflow, key="systematics", problem=problem, expected="true or false")
         )
@@ -103,18 +103,18 @@ def hidden_findings(
     origins = mapping(mapping(plan.data_flow).get("origins"))
     columns = {*listed, *origins, *(read & set(branches))}
     own = "is a name that FAST-HEP uses itself"
-    why = dict.fromkeys(columns, "hides a column, which expressions read")
+    why = dict.fromkeys(columns, "hides a column that expressions read")
     problems = {
         key_of("registry.constants", [name]): why[name] for name in constants if name in why
     }
-    why = dict.fromkeys(constants, "hides a constant") | why
+    why = dict.fromkeys(constants, "hides a constant of the same name") | why
     why |= dict.fromkeys((*plan.context, *OF_CONTEXT), own)
     problems |= {key_of("analysis.globals", [name]): why[name] for name in values if name in why}
     hooked = dependency_context(plan, registry).context_symbols - values.keys()
     for name in sorted(read & hooked & origins.keys()):  # a column that a stage makes
         key = place_of("analysis", document.get("analysis"), name)
         problems[named(key, document)] = own
-    hint = "rename it, also where it is used"
+    hint = "rename it here and where it is used"
     return [Finding(file=workflow, key=key, problem=problems[key], hint=hint) for key in problems]
 
 
@@ -144,7 +144,7 @@ def _of_columns(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
                 yield Doubt(
                     file=workflow,
                     key=f"{node_place(node)}.variables[{number}].name",
-                    problem=f"{name!r} is defined twice in this stage, and the first is never read",
+                    problem=f"this stage defines {name!r} twice, and nothing reads the first one",
                 )
             unread.add(name)
 
@@ -175,7 +175,7 @@ def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
             same = seen.setdefault(str(weight), name)
             if same not in (name, "nominal"):  # of one side only, the other is the nominal one
                 key = key_of(f"{node_place(node)}.variations.weights", [name])
-                yield Doubt(file=workflow, key=key, problem=f"is also the weight of {same!r}")
+                yield Doubt(file=workflow, key=key, problem=f"has the same weight as {same!r}")
         if wanted and outside and "nominal" not in weights:
             name = str(outside[0].get("name"))
             yield Finding(
@@ -200,7 +200,7 @@ def _of_categories(
                 key=key,
                 problem=f"holds no category {name!r}: the events of that dataset would be lost",
                 value=", ".join(bins),
-                expected="all datasets, or no bins",
+                expected="bins for all datasets, or no bins",
                 hint=f"{close!r} is not a dataset: write {name!r}" if close else None,
             )
 
@@ -247,15 +247,15 @@ def _of_plots(
         key = _style_key(node, document)
         data = mapping(spec.get("data_mc")).get("data")
         if mapping(datasets.get(str(data))).get("eventtype") == "mc":
-            problem = f"{data!r} is simulation: its eventtype is mc"
+            problem = f"dataset {data!r} is simulation: its eventtype is mc"
             yield Doubt(file=workflow, key=f"{key}.data_mc.data", problem=problem)
         style = mapping(then.get("style") or spec.get("style"))
         if then.get("op", op) in _LABELLED and "experiment" not in style and not labelled:
             yield Doubt(
                 file=workflow,
                 key=f"{key if key.startswith('styles.') else f'{key}.style'}.style.experiment",
-                problem="is not given: FAST-HEP writes 'CMS' and '13 TeV' on such plots; write "
-                "ROOT for neither",
+                problem="is missing: FAST-HEP then writes 'CMS' and '13 TeV' on the plot; with "
+                "experiment: ROOT it writes neither",
             )
             labelled = True  # said once
         findings = list(vocabulary.findings(spec, "style", file=workflow, key=key))
@@ -324,7 +324,7 @@ def _of_changes(
         if any(upstream.node_applies_to_plan_dataset(node, dataset=dict(content)) for node in nodes)
     ]
     if outside:
-        problem = f"is not read with mode: plan: it also changes {', '.join(outside)}"
+        problem = f"is not read with mode: plan: the variation also changes {', '.join(outside)}"
         yield Doubt(file=workflow, key=f"{key}.applies_to", problem=problem)
 
 
@@ -363,7 +363,9 @@ def _unchanged(
         left = [stage for stage, text in expressions_of(plan) if name in _names(text)]
         if left and name in used:
             stages = ", ".join(map(repr, dict.fromkeys(left)))
-            problem = f"is not replaced in {stages}: use a copy there, and also replace the copy"
+            problem = (
+                f"is not replaced in {stages}: read a copy of it there, and replace the copy, too"
+            )
             yield Doubt(file=workflow, key=f"{key}.replace.{name}", problem=problem)
 
 

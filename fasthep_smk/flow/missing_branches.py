@@ -57,16 +57,20 @@ def branch_findings(
         (dataset, file), more = lack.files[0], len(lack.files) - 1
         files = f"{file} and {more} more file{'s' * (more > 1)}" if more else file
         listed = ", ".join(repr(lack.branch) for lack in group)
-        stages = ", ".join(readers.get(lack.branch, ()))
+        stages = readers.get(lack.branch, ())
         problem = f"tree {lack.tree!r} has no branch {listed}"
-        problem += f", which {stages} reads" if stages else ""
+        reads = "read" if len(stages) > 1 else "reads"
+        problem += f", which {', '.join(stages)} {reads}" if stages else ""
         function = unknown_function(text or "", registry)
         if function and function.startswith(f"there is no function '{lack.branch}"):
             problem = function
         close = nearest(lack.branch, {*lack.branches, *columns} - {lack.branch}, cutoff=0.75)
         hint = f"did you mean {close!r}?" if close else None
         if lack.other is not None:
-            hint = f"source {lack.other!r} has it: write missing_branches: ignore for this source"
+            hint = (
+                f"source {lack.other!r} has this branch: write missing_branches: ignore for source "
+                f"{lack.source!r}"
+            )
         findings.append(
             Finding(
                 file=workflow,

@@ -121,7 +121,7 @@ class OwnModules:
                 np.random.set_state((name, np.frombuffer(key, np.uint32), *more))
         if lost:
             raise ValueError(
-                f"it has changed {lost}, and returned it: return a copy (copy.deepcopy)"
+                f"it has changed {lost} and returned it: return a copy instead (copy.deepcopy)"
             )
         return changes
 

@@ -285,8 +285,8 @@ def _missed(plan: Plan, products: Store) -> Iterator[str]:
             is_many = total > 0 and values.sum() ** 2 / total >= _MANY
             if is_many and axis.traits.underflow and not values[1:-1].any():
                 yield (
-                    f"stage {stage_of(plan.get_node(node))!r}: none of the values of the first "
-                    f"events is within axis {axis.name!r}, {axis.edges[0]:g} to {axis.edges[-1]:g}"
+                    f"stage {stage_of(plan.get_node(node))!r}: none of the first events has a "
+                    f"value within axis {axis.name!r}, {axis.edges[0]:g} to {axis.edges[-1]:g}"
                 )
 
 
@@ -333,7 +333,8 @@ def _leads_out(node: Node, name: str, value: object) -> bool:
 def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Finding:
     """Return what is wrong with the workflow: at the text that FAST-HEP quotes, if it does."""
     error, cause, partition = problem.error, problem.cause, problem.partition
-    tried = f"tried with events of {partition['file']}" if partition else "tried with first events"
+    events = f"events of {partition['file']}" if partition else "the first events"
+    tried = f"tried with {events}"
     message = " ".join(str(cause).partition(_NOTES)[0][:_LONGEST].split())
     message = f"{type(cause).__name__}: {message}" if message else type(cause).__name__
     stage, text = raised_at(cause)
@@ -353,8 +354,8 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
     of_text = written(document, stage_of(node), text) if text else None
     if of_text and "truth value of an array" in message:
         fix = fix or (
-            "write &, | and ~ with comparisons in brackets, and where(a > 1, x, y): "
-            "and, or, not, if and 1 < a < 2 do not work for columns"
+            "and, or, not, if and 1 < a < 2 do not work for columns: write &, | and ~ with each "
+            "comparison in brackets, and where(a > 1, x, y) in place of if"
         )
     key = of_text or (quoted(document, stage_of(node), message) or "").removesuffix(".id")
     if node.id.startswith("render.") and ".render" not in key:

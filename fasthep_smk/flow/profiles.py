@@ -56,8 +56,9 @@ def _of_others(places: Iterable[Path], workflow: Path) -> Iterator[Finding]:
                 yield Finding(
                     file=str(path),
                     problem=f"is not used, since {problem}",
-                    expected="profiles of yours that only you can write to",
-                    hint=f"{shell(['chmod', '-R', 'go-w', place])}, if it is yours; else remove it",
+                    expected="profiles of your own, which nobody else can write to",
+                    hint=f"if it is yours: {shell(['chmod', '-R', 'go-w', place])}; otherwise "
+                    "remove it",
                 )
                 return
 

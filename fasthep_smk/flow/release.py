@@ -57,9 +57,9 @@ def check() -> str | None:
     _remember(seen)
     listed = ", ".join(f"{name} {version}" for name, version in untested.items())
     return (
-        f"{listed} was not tested with this fasthep-smk (newest: "
-        f"{', '.join(dict.fromkeys(TESTED[name] for name in untested))}); the parts that are "
-        "used have not changed"
+        f"{listed} was not tested with this fasthep-smk (newest tested: "
+        f"{', '.join(dict.fromkeys(TESTED[name] for name in untested))}); the parts that "
+        "fasthep-smk uses have not changed"
     )
 
 

@@ -194,15 +194,15 @@ def told(plan: Plan, runs: Iterable[Run]) -> str:
         counted.setdefault((stage, warning["category"]), Counter())[file] += warning["events"]
     text = ""
     for (stage, category), counts in counted.items():
-        shown = [f"{count} of {file}" for file, count in counts.most_common(_FILES)]
-        shown += [f"others of {len(counts) - _FILES} more files"] * (len(counts) > _FILES)
+        shown = [f"{count} in {file}" for file, count in counts.most_common(_FILES)]
+        shown += [f"others in {len(counts) - _FILES} more files"] * (len(counts) > _FILES)
         problem = "values of its axis are missing (None), so they are in no bin"
         if category == NOT_FINITE:
             problem = "events have a NaN or infinite weight, which spoils their bins and sums"
         text += f"- stage {stage!r}: {counts.total()} {problem}: {', '.join(shown)}\n"
     for stage, changed in changes.items():
         text += (
-            f"- stage {stage!r} changes {', '.join(changed)}: other stages do not see this, but "
+            f"- stage {stage!r} changes {', '.join(changed)}: other stages do not see this change, "
             "only what the stage returns (docs/own-op.md)\n"
         )
     return text

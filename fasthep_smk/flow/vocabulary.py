@@ -45,7 +45,7 @@ from fasthep_smk.util.yaml_values import as_yaml
 #: Names by what they are names of.
 NamesByKind = Mapping[str, Sequence[str]]
 
-_FREE = "nothing reads it; keys that begin with x- are allowed"
+_FREE = "nothing reads this key; you may use any key that begins with x-"
 _ABSENT = {
     "datasets": "no dataset has this name",
     "drawn": "no dataset has this name",
@@ -215,7 +215,7 @@ def _apart(_: NamesByKind, keys: list[str], value: object) -> Iterator[Refusal]:
         for name in _named(mapping(value).get(other)):
             if name in _named(mapping(value).get(key)):
                 problem = f"is also in {key!r}: it would be drawn twice"
-                expected = f"each once, in {' or '.join(keys)}"
+                expected = f"each name once, in {' or '.join(keys)}"
                 yield Refusal(problem, path=[other], value=as_yaml(name), expected=expected)
 
 

@@ -104,7 +104,9 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
     names: set[str] = set()
     for key, name, _ in datasets_at(document):
         if not name:
-            yield Finding(file=workflow, key=f"{key}.name", problem="is missing: it has no name")
+            yield Finding(
+                file=workflow, key=f"{key}.name", problem="is missing: each dataset needs a name"
+            )
         if name and name in names:
             yield Finding(
                 file=workflow,
@@ -149,7 +151,7 @@ def double_findings(document: Mapping[str, object], *, workflow: str) -> Iterato
             problem, hint = "the dataset lists this file twice: its events would count twice", None
             if other != name:
                 problem = f"dataset {other!r} lists this file, too: its events would count twice"
-                hint = "if both are right, add a key to tell them apart, such as part: low_mass"
+                hint = "if both are right, add a key that tells them apart, such as part: low_mass"
             if other is not None and (other == name or same_events):
                 yield Finding(
                     file=workflow,
@@ -229,5 +231,5 @@ def _port_findings(stage: YamlMapping, key: str, workflow: str) -> Iterator[Find
                 "and drops the others",
                 value=", ".join(names),
                 expected="at most one port of each stage",
-                hint="pass the second port on through a stage in between",
+                hint="put a stage in between that passes the second port on",
             )

@@ -196,7 +196,7 @@ def test_an_included_file_that_is_missing(
     (folder / "datasets.yaml").write_text("datasets: []\n")
     text = refused_as({**document, "include": "datsets.yaml"})
     assert "datsets.yaml: cannot be read: No such file" in text
-    assert "named by workflow.yaml" in text
+    assert "workflow.yaml names it" in text
     assert re.search(r"did you mean \S*datasets\.yaml", text)
 
 

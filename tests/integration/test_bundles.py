@@ -171,7 +171,7 @@ def test_one_lost_or_damaged_partition_runs_alone(moody: Path, smk: Run, snakema
     assert "1 x stage_Moody" in said
     # Other rules take over what these have made: a forecast counts what would run of either.
     others = smk("workflow.yaml", *OPTIONS, "-n", cwd=moody).stdout
-    assert "took their results from other jobs" in others
+    assert "took results from other jobs" in others
     for text, granularity in ((said, "stage"), (others, "auto")):
         options = (*OPTIONS, "--granularity", granularity, "--json")
         ahead = json.loads(smk("forecast", "workflow.yaml", *options, cwd=moody).stdout)

@@ -117,7 +117,7 @@ def test_columns_that_are_right_give_what_fasthep_run_gives(
             HIST.replace("axes:", "weight_expr: x, axes:"),
             "v: 25 of its values are missing (None, in a column of type ?float64)",
         ),
-        ("x * (1 + 1j)", HIST, "v: its values are of type complex128, but numbers or texts"),
+        ("x * (1 + 1j)", HIST, "v: its values are of type complex128, but must be numbers"),
         (
             "np.asarray(x)[:, np.newaxis]",
             "{id: D, op: hep.define, params: {variables: [{name: made, expr: x * v}]}}",
@@ -142,7 +142,7 @@ def test_missing_values_of_a_single_axis_are_left_out_as_by_fasthep_and_told(
     run_fasthep(tmp_path)
     done = smk("workflow.yaml", "-j", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    said = "values of its axis are missing (None), so they are in no bin: 25 of a.root"
+    said = "values of its axis are missing (None), so they are in no bin: 25 in a.root"
     assert said in " ".join(done.stderr.split())
     ignore = ("artifacts/provenance/*", "reports/warnings.md")
     assert not compare_builds(tmp_path / "reference", tmp_path / "build", ignore=ignore)
@@ -154,7 +154,7 @@ def test_weights_that_are_no_numbers_are_told_once_per_stage_and_cost_no_reuse(
     def told(stage: str) -> str:
         return (
             f"warning: stage {stage!r}: 5 events have a NaN or infinite weight, which spoils "
-            "their bins and sums: 3 of a.root (dataset 'dy'), 2 of c.root (dataset 'tt')"
+            "their bins and sums: 3 in a.root (dataset 'dy'), 2 in c.root (dataset 'tt')"
         )
 
     def warnings(text: str) -> list[str]:

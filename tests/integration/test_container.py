@@ -103,4 +103,5 @@ def test_without_a_runtime_it_is_said_before_anything_runs(
     (analysis / "workflow.yaml").write_text(workflow)
     done = warm.run("workflow.yaml", cwd=analysis)
     assert done.returncode == 1
-    assert "workflow.yaml: environment.type: there is no runtime for containers" in done.stderr
+    said = "workflow.yaml: environment.type: this machine has no program that runs containers"
+    assert said in done.stderr

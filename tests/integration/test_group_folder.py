@@ -437,7 +437,8 @@ def test_fasthep_makes_files_before_we_do(shared: Shared, smk: Run) -> None:
     command = ["run", "workflow.yaml", "--outdir", "build", "--backend", "snakemake"]
     done = run(*command, cwd=shared.project, program="fasthep")
     assert done.returncode == 1, done.stdout
-    assert "hint: umask 022, since FAST-HEP has already made files; then chmod" in done.stderr
+    hint = "hint: type umask 022, as FAST-HEP makes files before fasthep-smk starts; then chmod"
+    assert hint in done.stderr
     try:
         os.umask(0o022)
         subprocess.run(["chmod", "-R", "go-w", "build"], cwd=shared.project, check=True)
@@ -460,7 +461,7 @@ def test_a_profile_of_somebody_else_is_not_found(shared: Shared, smk: Run, name:
     assert done.returncode == 1, done.stdout
     assert f"- {folder}: is not used" in done.stderr
     assert "the folder belongs to another user" in done.stderr
-    assert "else remove it" in done.stderr
+    assert "otherwise remove it" in done.stderr
     shutil.rmtree(folder)
     assert smk("check", "workflow.yaml", cwd=shared.project).returncode == 0
 

@@ -243,7 +243,7 @@ def test_one_variation_is_not_all(project: Project) -> None:
     words = ("workflow.yaml", "--variation", "nominal", "-q")
     alone = project.smk(*words, cwd=project.folder)
     assert alone.returncode == 0
-    assert "; those of other variations are as they were" in alone.stdout
+    assert "; the results of other variations are unchanged" in alone.stdout
     refused = project.call()
     assert refused.returncode == 1
     assert "only variation 'nominal' was translated: first run" in refused.stderr

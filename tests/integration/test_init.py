@@ -78,7 +78,7 @@ def test_what_is_there_stays(tmp_path: Path, smk: Run) -> None:
     refused = smk("init", ".", cwd=tmp_path)
     assert refused.returncode == 2
     assert refused.stderr == (
-        "fasthep-smk: my_ops.py exists, and 1 more: nothing was written\n"
+        "fasthep-smk: my_ops.py already exists (and 1 more): nothing was written\n"
         "    hint: fasthep-smk init NEW_FOLDER writes into a new folder\n"
     )
     assert listed(tmp_path) == {"notes.txt", "my_ops.py"}

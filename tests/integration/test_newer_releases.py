@@ -69,7 +69,7 @@ def test_a_release_without_a_change_runs_with_a_note(tmp_path: Path) -> None:
     assert notes == [
         [
             "fasthep-smk: warning: fasthep-flow 2026.12.0 was not tested with this fasthep-smk "
-            "(newest: 2026.10.1); the parts that are used have not changed"
+            "(newest tested: 2026.10.1); the parts that fasthep-smk uses have not changed"
         ],
         [],
     ]

@@ -330,7 +330,7 @@ def test_a_run_does_not_depend_on_who_listens(fresh: Path, finished: Path, strea
     ),
 )
 def test_an_answer_that_cannot_be_written_is_a_failure(done: Path, command: str) -> None:
-    said = refused(f"{SMK} {command} >/dev/full", done, "standard output cannot be written")
+    said = refused(f"{SMK} {command} >/dev/full", done, "cannot write to standard output")
     assert "No space left on device" in said
     assert sh(f"{SMK} {command} >&-", done).returncode == 0
     assert sh(f"{SMK} {command} | true", done).returncode == 0
@@ -446,7 +446,7 @@ def test_a_workflow_that_is_no_file_is_refused(
 def test_a_workflow_whose_name_is_no_text_is_refused(fresh: Path) -> None:
     for name in ("$(printf 'w\\377.yaml')", "$(printf 'd\\377')/w.yaml"):
         make = f'mkdir -p "$(dirname "{name}")"; cp workflow.yaml "{name}"'
-        refused(f'{make}; {SMK} "{name}"', fresh, "is not UTF-8 text", "rename it")
+        refused(f'{make}; {SMK} "{name}"', fresh, "is not UTF-8 text", "rename the file")
 
 
 @pytest.mark.parametrize(

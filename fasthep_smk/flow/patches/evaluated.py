@@ -107,8 +107,8 @@ def look_at_inputs(
     if events is None:
         raise UnfitColumn(
             "stream",
-            "what this stage reads is not an array of events",
-            "let an op of your own return ak.zip({name: column, …}, depth_limit=1)",
+            "the input of this stage is not an array of events",
+            "let an operation of your own return ak.zip({name: column, …}, depth_limit=1)",
         )
     if not evaluates:
         if (variable := str(params.get("variable"))) in events.fields:
@@ -123,7 +123,8 @@ def look_at_inputs(
     if node.impl == _HIST:
         lists, dropped = look_at_axes(params, events, weighted=bool(weights))
     if dropped:
-        missing = _told(node, DROPPED, dropped, "values of the axis are missing, so in no bin")
+        problem = "values of the axis are missing, so they are in no bin"
+        missing = _told(node, DROPPED, dropped, problem)
         ctx.setdefault("_warnings", []).append(missing)
     _running = _Operation(node, ctx, events, share, weights, selected, lists)
     for text in weights.intersection(events.fields):
@@ -224,7 +225,7 @@ def _look_at_weight(running: _Operation, text: str, value: Any) -> None:
             text,
             f"this weight has a list of values for each event{axes}",
             "a weight has one value for each event: write leading(…) for the first value, or "
-            "combine them in an operation of your own",
+            "combine the values in an operation of your own",
         )
     if running.node.impl == _CUTFLOW:
         look_at_sums(text, value)

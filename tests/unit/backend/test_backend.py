@@ -50,7 +50,8 @@ def test_a_strategy_of_the_workflow_is_none_of_the_command_line() -> None:
 
 
 def test_any_other_strategy_is_refused_by_its_name() -> None:
-    with pytest.raises(Findings, match=r"--strategy: no such profile\n.*'slrm'(.|\n)*'slurm'\?"):
+    said = r"--strategy: there is no such profile\n.*'slrm'(.|\n)*'slurm'\?"
+    with pytest.raises(Findings, match=said):
         loaders.validate_backend_execution(REGISTRY, {"backend": "snakemake", "strategy": "slrm"})
 
 

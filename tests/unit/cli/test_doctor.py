@@ -130,13 +130,13 @@ def test_a_pool_that_asks_for_gpus_and_gets_none_is_wrong(tmp_path: Path) -> Non
     check = outcome(tmp_path, asked=1, where="slot slot1@n1")
     assert check.state == "FAILED"
     assert check.found == (
-        "n1, slot slot1@n1: Python 3.12.1, 4 cpus; it asks for 1 GPU, but its job sees none"
+        "n1, slot slot1@n1: Python 3.12.1, 4 cpus; the pool requests 1 GPU, but its job sees none"
     )
 
 
 def test_another_python_there_is_wrong(tmp_path: Path) -> None:
     check = outcome(tmp_path, python="3.11.0", packages={"numpy": "1"})
-    assert check.found.endswith("Python 3.11.0 there, 3.12.1 here")
+    assert check.found.endswith("Python 3.11.0 on the worker, 3.12.1 here")
 
 
 def test_a_silent_probe_is_told_with_its_reason_and_fix() -> None:

@@ -198,7 +198,7 @@ def test_elsewhere_snakemake_starts_it(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "bin/singularity").chmod(0o755)
     environment = {"type": "container", "image": "/cvmfs/unpacked.cern.ch/hep:1"}
     monkeypatch.setenv("PATH", "")
-    assert "there is no runtime for containers here" in read(environment)[1]
+    assert "this machine has no program that runs containers" in read(environment)[1]
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     execution, findings = read(environment)
     assert findings == ""

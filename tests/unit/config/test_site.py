@@ -80,7 +80,7 @@ def test_what_the_environment_names_and_is_not_there(
     with pytest.raises(Findings) as error:
         load_site(None, "default", workflow=workflow)
     (finding,) = error.value.findings
-    assert (finding.key, finding.problem) == ("SNAKEMAKE_PROFILE", "no such profile")
+    assert (finding.key, finding.problem) == ("SNAKEMAKE_PROFILE", "there is no such profile")
     assert finding.hint == "did you mean 'slurm'? (or run on this machine: --profile local)"
 
 

@@ -120,7 +120,7 @@ def test_a_stage_that_the_workflow_lacks_is_told_with_the_nearest() -> None:
         "    expected: Cuts or Met",
         "    hint: did you mean 'Cuts'?",
     ]
-    assert "sizes[0].pool: no pool of this name" in str(pool)
+    assert "sizes[0].pool: the workflow has no pool of this name" in str(pool)
 
 
 def test_a_rule_takes_the_entry_of_its_stages_scope_and_pool() -> None:

@@ -70,7 +70,7 @@ pools.yaml: staging.mode: is not a valid value
             """\
 pools.yaml: staging.mode: jobs that do not see this machine's files need an environment of their own
     found: 'transfer'
-    expected: environment: {type: packed-venv}, or a shared-prefix that workers have""",
+    expected: environment: {type: packed-venv}, or a shared-prefix that exists on workers""",
         ),
         (
             {"staging": {"mode": "transfer"}, "environment": {"type": "shared-prefix"}},
@@ -130,7 +130,7 @@ def test_on_one_machine_it_means_nothing() -> None:
     assert findings == ""
     assert found is not None
     assert found.notices == (
-        "workflow.yaml: staging.mode: 'transfer' has no effect on one machine",
+        "workflow.yaml: staging.mode: 'transfer' has no effect: jobs run on this machine",
     )
     assert not place([], found)[0].transfers
 

@@ -327,7 +327,7 @@ def test_objects_are_selected_by_a_yes_or_no_for_each(selected: list[Any]) -> No
     """One that is missing would be an object more, which is none."""
     events = ak.zip({"Mu_pt": COLUMNS["lists"], "Mu_id": ak.Array(selected)}, depth_limit=1)
     params = {"collection": "Mu", "output": "Good", "keep": ["pt"], "selection": ["id"]}
-    with pytest.raises(UnfitColumn, match=r"missing|selects by position"):
+    with pytest.raises(UnfitColumn, match=r"missing|numbers select by position"):
         run("hep.select_objects", events, **params)
 
 

@@ -75,7 +75,7 @@ def test_a_release_that_fits_is_noted_once() -> None:
     note = release.check()
     assert note is not None
     assert note.startswith("fasthep-flow 2026.12.0, ")
-    assert "was not tested with this fasthep-smk (newest: 2026.10.1)" in note
+    assert "was not tested with this fasthep-smk (newest tested: 2026.10.1)" in note
     assert release.check() is None
 
 

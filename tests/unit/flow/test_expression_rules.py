@@ -80,10 +80,10 @@ def test_a_sign_that_takes_what_belongs_to_a_comparison_is_told(text: str, read:
         ("min_pt^2", "'^' is not a power"),
         ("pt > 10^3", "'^'"),
         ("x ** 1/2", "'**' binds more strongly than '/'"),
-        ("abs(eta < 2.4)", "abs of a comparison"),
-        ("abs((eta < 2.4) & good)", "abs of a comparison"),
-        ("(pt > 1) & sqrt(~(eta < 2))", "sqrt of a comparison"),
-        ("num(pt > 20, axis=1) > 1", "num of a comparison"),
+        ("abs(eta < 2.4)", "abs is applied to a comparison"),
+        ("abs((eta < 2.4) & good)", "abs is applied to a comparison"),
+        ("(pt > 1) & sqrt(~(eta < 2))", "sqrt is applied to a comparison"),
+        ("num(pt > 20, axis=1) > 1", "num is applied to a comparison"),
         ("where(pt > 20)", "where with only a condition"),
         ("pt[0]", "[0] selects one event"),
         ("w * leading(pt)[-1]", "[-1] selects one event"),
@@ -97,8 +97,8 @@ def test_a_sign_that_takes_what_belongs_to_a_comparison_is_told(text: str, read:
         ("pt is None", "'is' compares objects"),
         ("2 if dataset_name is 'dy' else 1", "'is' compares objects"),
         ("where(2 in n, 1, 0)", "'in' gives one answer for all events"),
-        ("where(dataset_name == 'dy' or 'ttbar', 2, 1)", "'or 'ttbar'' is no comparison"),
-        ("n == (1 or 2)", "'or 2' is no comparison"),
+        ("where(dataset_name == 'dy' or 'ttbar', 2, 1)", "'or 'ttbar'' is not a comparison"),
+        ("n == (1 or 2)", "'or 2' is not a comparison"),
         ("(pt > 20) + (n > 1) + (eta < 2) >= 2", "'+' of two conditions gives true or false"),
         ("1 > 0", "names no column"),
         ("dataset_name == 'tbtar'", "dataset_name 'tbtar' | did you mean 'ttbar'?"),
@@ -155,7 +155,7 @@ def test_a_difference_is_no_condition() -> None:
 def test_a_function_that_there_is_not_is_named(text: str, name: str) -> None:
     told = unknown_function(text, {"functions": FUNCTIONS})
     assert told is not None
-    assert told.startswith(f"there is no function {name!r}: there are abs, sqrt, ")
+    assert told.startswith(f"there is no function {name!r}: choose from abs, sqrt, ")
 
 
 def test_a_function_that_is_nearly_one_is_that_one() -> None:

@@ -74,7 +74,7 @@ def test_status_calls_a_pilot_so(build: Path) -> None:
 def test_a_pilot_is_not_tried_again(build: Path) -> None:
     with pytest.raises(WrongArgument) as caught:
         background.retry("41", build)
-    assert "is a pilot of pool 'gpu', which runs one job after another" in str(caught.value)
+    assert "is a pilot, which runs one job after another for pool 'gpu'" in str(caught.value)
 
 
 @pytest.fixture
@@ -114,5 +114,5 @@ def test_what_may_go_on_is_named_where_nobody_can_be_asked(other: Path) -> None:
     assert f"{UNKNOWN}; submitted jobs that may still run: 7.1, 8" in status.as_text(
         status.look(other)
     )
-    with pytest.raises(RunFailed, match="cancel the job there, and the run submits it again"):
+    with pytest.raises(RunFailed, match="own command, and the run submits it again"):
         background.retry("8", other)

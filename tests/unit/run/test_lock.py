@@ -73,4 +73,5 @@ def test_cancel_waits_for_a_run_that_has_not_said_yet_who_it_is(
     (tmp_path / layout.RUN).write_text("{}")
     holding(tmp_path / layout.LOCK, "", 0.5)
     assert background.cancel(tmp_path) == 0
-    assert capsys.readouterr().out == "nothing to cancel: no run, and no job in a queue\n"
+    said = "nothing to cancel: no run is in progress, and no job is in a queue\n"
+    assert capsys.readouterr().out == said

@@ -101,7 +101,8 @@ def test_what_is_not_offered_is_said_in_one_sentence_each(tmp_path: Path) -> Non
 def test_jobs_are_not_sent_their_files(tmp_path: Path) -> None:
     said = {"config.yaml": "executor: lsf", "pools.yaml": "staging: {mode: transfer}"}
     _, findings = read(said, tmp_path)
-    assert [one.problem for one in findings] == ["no files can be sent to jobs of executor 'lsf'"]
+    said = "fasthep-smk cannot send files to jobs of executor 'lsf'"
+    assert [one.problem for one in findings] == [said]
 
 
 def test_an_executor_whose_jobs_see_no_files_of_ours_is_refused(lsf: Path, tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def test_what_no_batch_system_says_is_named_as_an_example_value(
     assert invented == [text]
     lines = (tmp_path / "site/pools.yaml").read_text().splitlines()
     assert (
-        "# Example values, which the batch system does not give; adapt them to your jobs:" in lines
+        "# The batch system does not report these values: adapt the examples to your jobs:" in lines
     )
     assert f"#     {text}" in lines
 

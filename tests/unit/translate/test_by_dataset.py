@@ -219,16 +219,16 @@ def test_a_workflow_takes_a_name_away_that_a_profile_has() -> None:
         *(
             (
                 f"{{ttbra: {said}}}",
-                "workflow.yaml: execution.sizes.by_dataset.ttbra: the workflow has no such "
-                "dataset, and no file that matches\n"
+                "workflow.yaml: execution.sizes.by_dataset.ttbra: the workflow has no "
+                "dataset of this name, and no file that matches it\n"
                 "    found: 'ttbra'\n    expected: ttbar or dy\n    hint: did you mean 'ttbar'?",
             )
             for said in ("{memory: 1GB}", "{}", "null")
         ),
         (
             "{'tt/7*.root': {memory: 1GB}}",
-            "workflow.yaml: execution.sizes.by_dataset['tt/7*.root']: the workflow has no such "
-            "dataset, and no file that matches\n"
+            "workflow.yaml: execution.sizes.by_dataset['tt/7*.root']: the workflow has no "
+            "dataset of this name, and no file that matches it\n"
             "    found: 'tt/7*.root'\n    expected: ttbar or dy",
         ),
         (
