@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from tests.support.forms import LONG
 pytestmark = pytest.mark.integration
 
 EXAMPLES = Path(__file__).parents[2] / "workflow" / "pools"
+#: What the first of them is translated into, for people to read: a change of it is looked at.
+GOLDEN = Path(__file__).parent / "golden"
 POOL_OF = {"BuildIndex": "high_memory", "RunInference": "gpu", "MuonPt": "default"}
 GB = 10**9
 
@@ -151,12 +154,18 @@ def test_what_the_compiler_was_given_is_a_workflow_for_fasthep(inline: Path) -> 
 
 
 def test_another_site_is_another_profile_and_the_same_snakefile(examples: Path, smk: Run) -> None:
+    """What is meant to change is written anew with WRITE_GOLDEN=1 in the environment."""
     texts = []
     for system in ("slurm", "htcondor"):
         done = smk("translate", "inline.yaml", "--profile", system, "-o", system, cwd=examples)
         assert done.returncode == 0, done.stderr
         texts.append((examples / system / "smk" / "Snakefile").read_bytes())
-        settings = yaml.safe_load((examples / system / "smk/profile/config.yaml").read_text())
+        profile = (examples / system / "smk/profile/config.yaml").read_text()
+        for golden, text in (("Snakefile", texts[-1].decode()), (f"{system}.yaml", profile)):
+            if os.environ.get("WRITE_GOLDEN"):
+                (GOLDEN / golden).write_text(text)
+            assert text == (GOLDEN / golden).read_text()
+        settings = yaml.safe_load(profile)
         assert settings["executor"] == system
         assert settings["resources"]["pool_high_memory"] == 2
         own = settings["set-resources"]["stage_BuildIndex"]
