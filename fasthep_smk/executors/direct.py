@@ -53,7 +53,7 @@ def command_of(job: SnakemakeJob, workflow: Workflow) -> list[str] | None:
     if not is_alone(job, workflow):
         return None
     words = shlex.split(job.shellcmd or "")
-    for path in map(Path, [*job.output, *job.log, *([job.benchmark] if job.benchmark else [])]):
+    for path in map(Path, [*job.output, *job.log]):
         path.parent.mkdir(parents=True, exist_ok=True)
     if job.attempt == 1:  # as before each attempt in Snakemake; a later one may find its work done
         for path in map(Path, job.output):

@@ -108,7 +108,7 @@ def _variables(job: SnakemakeJob) -> dict[str, str]:
 
     And that the job has to measure itself what it takes.
     """
-    variables = dict(os.environ) | dict.fromkeys(_THREADS, "1") | {layout.IS_ALONE: "1"}
+    variables = dict(os.environ) | dict.fromkeys(_THREADS, "1")
     if folder := job.resources.get("tmpdir"):
         variables |= dict.fromkeys(_TEMPORARY, str(folder))
     return variables

@@ -21,7 +21,7 @@ Freed = list[tuple[str, Amount]]
 
 #: Where folders that have become empty are removed.
 _ROOTS = (
-    layout.WORK, layout.OLD, layout.STAGE, layout.DEPOT, layout.BENCHMARKS, layout.LOGS,
+    layout.WORK, layout.OLD, layout.STAGE, layout.DEPOT, layout.LOGS,
     ".snakemake",
 )  # fmt: skip
 #: How many files that cannot be deleted are named.

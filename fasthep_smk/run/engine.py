@@ -15,7 +15,7 @@ from fasthep_smk import sites
 from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.flow import plan_files
 from fasthep_smk.run import display, job_counts, stalled
-from fasthep_smk.run.fork_server import Connection, correct_benchmarks, fork_server
+from fasthep_smk.run.fork_server import Connection, fork_server
 from fasthep_smk.run.job_counts import ProgressFacts
 from fasthep_smk.run.lock import share, unshare
 from fasthep_smk.run.prestart import Prestarted, environment
@@ -178,8 +178,6 @@ class Engine:
             if left:
                 reader.say(left)
             _sort_captured(log.parent)
-            if here and reader.jobs:
-                correct_benchmarks(written.build)
             if not stays:
                 files.discard(written.build / "smk" / "stage")  # of jobs that were killed
         if self.keep_logs is not None:

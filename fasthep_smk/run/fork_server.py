@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import json
 import os
 import subprocess
 import sys
@@ -13,10 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fasthep_smk.storage import layout
 from fasthep_smk.storage.layout import COLD, FORK_SERVER
-from fasthep_smk.util import files, scratch
-from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util import scratch
 from fasthep_smk.util.processes import ONE_THREAD
 from fasthep_smk.util.scratch import Scratch
 
@@ -151,42 +147,3 @@ def fork_server(
         yield worker
     finally:
         worker.end()
-
-
-def correct_benchmarks(build: Path) -> None:
-    """Write into Snakemake's benchmarks what jobs of the fork server really took.
-
-    Snakemake has measured the client that waited for them.
-    """
-    for path in (build / layout.BENCHMARKS).rglob("*.tsv"):
-        record = _record(build, path)
-        if not record.get("used", {}).get("warm"):
-            continue
-        with contextlib.suppress(OSError, csv.Error, StopIteration, ValueError):
-            with path.open(newline="", encoding="utf-8") as stream:
-                rows = csv.DictReader(stream, delimiter="\t")
-                row = next(rows)
-                names = list(rows.fieldnames or ())
-            real = {"max_rss": record["used"]["memory"] / 2**20, "cpu_time": record["used"]["cpu"]}
-            if row["max_vms"] == "NA":
-                continue  # done before
-            row.update(dict.fromkeys(("max_vms", "max_uss", "max_pss", "io_in", "io_out"), "NA"))
-            row.update({name: f"{value:.2f}" for name, value in real.items()})
-            row["mean_load"] = f"{100 * real['cpu_time'] / max(float(row['s']), 0.01):.2f}"
-            lines = ["\t".join(names), "\t".join(row[name] for name in names)]
-            files.write_text(path, "\n".join(lines) + "\n")
-
-
-def _record(build: Path, benchmark: Path) -> JsonObject:
-    """Return the record of the job that a benchmark is of."""
-    *folders, name = benchmark.relative_to(build / layout.BENCHMARKS).with_suffix("").parts
-    place = [] if [name] == folders else [name]
-    places = (
-        Path(build, layout.WORK, *folders, *place, layout.RECORD),
-        Path(build, layout.BUNDLES, *folders, f"{name}.json"),
-    )
-    for path in places:
-        with contextlib.suppress(OSError, ValueError):
-            record = json.loads(path.read_text(encoding="utf-8"))
-            return record if isinstance(record, dict) else {}
-    return {}

@@ -22,7 +22,7 @@ from fasthep_smk.util.ownership import is_own
 
 #: ``results``: what FAST-HEP writes. ``superseded results``: of jobs that the last translation has
 #: otherwise. ``environments``: packed ones, for jobs that travel. ``unfinished jobs``: of jobs that
-#: run now or were killed. ``translation``: Snakefile, tables, plans, benchmarks.
+#: run now or were killed. ``translation``: Snakefile, tables, plans.
 Purpose = Literal[
     "results",
     "event streams",

@@ -16,7 +16,7 @@ from fasthep_smk.storage import layout
 _NOT_NEEDED = frozenset(
     {
         *("compile", "graph", "debug", "execution", ".snakemake"),
-        *(layout.LOCK, layout.STAGE, layout.DEPOT, layout.BENCHMARKS, layout.TASKS, layout.PLANS),
+        *(layout.LOCK, layout.STAGE, layout.DEPOT, layout.TASKS, layout.PLANS),
         *("smk/failures", "smk/profile", "smk/envs", "smk/worker", "smk/cache"),
     }
 )

@@ -55,7 +55,6 @@ STAGE = "smk/stage"
 TRANSFER = "smk/transfer.json"
 DEPOT = "smk/transfer"
 PLANS = "smk/plans"
-BENCHMARKS = "smk/benchmarks"
 LOGS = "debug/distributed/logs"
 #: What a batch system keeps of jobs' standard output and error.
 CAPTURED = ("debug/distributed/out", "debug/distributed/err")
@@ -72,7 +71,7 @@ PILOT_FILES = "debug/distributed/pilots"
 #: Starts a job, in the build folder; with ``ALONE`` and the time of its submission first where no
 #: Snakemake is on the node.
 WORKER = "smk/worker"
-ALONE, IS_ALONE = "--alone", "FASTHEP_SMK_ALONE"
+ALONE = "--alone"
 #: Set where a job is run by a pilot: its batch job is not its own.
 IN_PILOT = "FASTHEP_SMK_IN_PILOT"
 #: When a job was submitted, in seconds since 1970 (UTC), to its process.
@@ -145,11 +144,6 @@ def place_of_log(path: str) -> tuple[str, str] | tuple[()]:
         return ()
     parts = PurePosixPath(path).relative_to(LOGS).with_suffix("").parts
     return parts[0], "/".join(parts[1:])
-
-
-def benchmark(rule: str, place: Iterable[str]) -> str:
-    """Return Snakemake's record of a job's time and memory."""
-    return _file(BENCHMARKS, rule, place, "tsv")
 
 
 def observed(digest: str) -> str:

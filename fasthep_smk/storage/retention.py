@@ -195,14 +195,12 @@ def _old_logs(survey: Survey) -> list[File]:
 
 
 def _unused_translation(survey: Survey) -> list[File]:
-    """Return slim plans and benchmarks of what the last translation has no more."""
+    """Return slim plans of what the last translation has no more."""
     used = {job.entry.plan for job in survey.jobs.values()}
-    used.update(layout.benchmark(*_place(job)) for job in survey.jobs.values())
-    places = (f"{layout.PLANS}/", f"{layout.BENCHMARKS}/")
     return [
         file
         for file in survey.of("translation")
-        if file.path.startswith(places) and file.path not in used
+        if file.path.startswith(f"{layout.PLANS}/") and file.path not in used
     ]
 
 

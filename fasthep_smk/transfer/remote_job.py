@@ -9,11 +9,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
@@ -28,7 +26,6 @@ from fasthep_smk.transfer.path_mapping import Places
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.scratch import scratch
-from fasthep_smk.worker.alone import benchmark_text
 from fasthep_smk.worker.processes import LOG
 from fasthep_smk.worker.refused import SENT
 
@@ -113,7 +110,6 @@ def _run(
     else:
         options = ["--attempt", str(parsed.attempt), "--threads", str(parsed.threads)]
         command += ["fasthep_smk.worker", *options, "--", rule, *place]
-    began = time.monotonic()
     with (build / log).open("wb") as stream:
         own = keep_log(build, log, parsed.attempt)
         environment = {**os.environ, **variables, LOG: own, SENT: "1"}
@@ -123,14 +119,6 @@ def _run(
             status = job.wait()
         finally:
             _stop(job)
-    if status == 0:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        text = benchmark_text(
-            time.monotonic() - began,
-            memory=used.ru_maxrss * 1024,
-            cpu=used.ru_utime + used.ru_stime,
-        )
-        files.write_text(build / layout.benchmark(rule, place), text)
     return status
 
 

@@ -263,8 +263,6 @@ def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, outside: bool)
         f"{outputs}"
         "    log:\n"
         f"        {literal(layout.log(rule.name, place))},\n"
-        "    benchmark:\n"
-        f"        {literal(layout.benchmark(rule.name, place))}\n"
         f"{environment}"
         f"    threads: {cpus}\n"
         f"{retries}"

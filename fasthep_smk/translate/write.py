@@ -279,10 +279,7 @@ def worker_script(rules: Iterable[Rule]) -> str:
         "[PARTITION]\n"
         f"# {layout.ALONE}: no Snakemake runs beside the job, so do what Snakemake would do.\n"
         "# TIME: when it was submitted, in seconds since 1970.\n"
-        + begin_alone(
-            f"    {layout.IS_ALONE}=1 {layout.SUBMITTED}=$2\n"
-            f"    export {layout.IS_ALONE} {layout.SUBMITTED}\n"
-        )
+        + begin_alone(f"    {layout.SUBMITTED}=$2\n    export {layout.SUBMITTED}\n")
         + "log=$1 attempt=$2 threads=$3\n"
         "shift 3\n"
         "# Snakemake removes the log of a failed attempt, but not its copy under another name.\n"

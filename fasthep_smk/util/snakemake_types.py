@@ -37,7 +37,6 @@ class SnakemakeJob(Protocol):
     input: Iterable[_SnakemakeFile]
     output: Iterable[str]
     log: Iterable[str]
-    benchmark: str | None
     restart_times: int
     resources: Mapping[str, object]
     scheduler_resources: Mapping[str, object]

@@ -68,15 +68,7 @@ def run(arguments: list[str], *, warm: bool = False) -> tuple[int, bool]:
     faulthandler.enable(file=2)  # the stack of what a signal ends goes to the job's log
     faulthandler.register(signal.SIGUSR2, file=2, chain=True)  # also where its time is over
     files.close_to_others(1, 2)  # the job's log
-    began, build = time.monotonic(), Path.cwd()
-    parsed = _parser().parse_args(arguments)
-    status, may_stay = _run_named(arguments, parsed, warm=warm)
-    if status == 0 and alone.is_alone():
-        try:
-            alone.write_benchmark(build, parsed.rule, parsed.place, time.monotonic() - began)
-        except OSError as error:  # with a Snakemake beside it, the job would fail, too
-            _take_back(build, parsed, error)
-            status = 1
+    status, may_stay = _run_named(arguments, _parser().parse_args(arguments), warm=warm)
     last_words.say(**{DONE: str(status)})
     return status, may_stay
 
@@ -118,20 +110,6 @@ def note_end(build: Path, arguments: list[str], end: End) -> None:
     table = TaskTable.read(build, parsed.rule, key)
     if key in table.jobs:
         _note_end(WorkerJob(build, table, key, _sent(build, parsed, False)), end)
-
-
-def _take_back(build: Path, parsed: argparse.Namespace, error: OSError) -> None:
-    """Say that a job has failed whose work is done, as its benchmark cannot be written."""
-    print(f"the benchmark cannot be written: {error}", file=sys.stderr)
-    key = "/".join(parsed.place)
-    table = TaskTable.read(build, parsed.rule, key)
-    if key not in table.jobs:
-        return
-    job = WorkerJob(build, table, key, _sent(build, parsed, False))
-    job.record.unlink(missing_ok=True)
-    problem = f"its benchmark cannot be written: {error}"
-    with contextlib.suppress(OSError):  # no space: the end of the run looks for that itself
-        failures.note(build, replace(_note(job, []), problem=problem, kind=kind_of(error)))
 
 
 def _note_end(job: WorkerJob, end: End) -> None:

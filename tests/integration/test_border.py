@@ -132,7 +132,6 @@ FOREIGN = [
     "smk/work/finish/record.json",
     "smk/bundles/stages_Vars_to_Met/bundle_0.json",
     "smk/failures/stages_Vars_to_Met/data_0_0.json",
-    "smk/benchmarks/stages_Vars_to_Met/data/0_0.tsv",
     "debug/distributed/logs/stages_Vars_to_Met/data/0_0.log",
     "debug/distributed/logs/stages_Vars_to_Met/data/1_0.attempt1.log.sh",
     "smk/observed/not-a-digest.json",

@@ -96,7 +96,7 @@ def test_a_variable_that_imports_look_at_makes_jobs_start_cold(analysis: Path) -
 
 
 def test_jobs_that_a_shell_starts_are_forked(analysis: Path) -> None:
-    """It hands them over by a client, with a status and a benchmark like any other."""
+    """It hands them over by a client, with a status like any other."""
     (analysis / "shells.sh").write_text("export OF_NO_INTEREST=1\n")
     said = smk("workflow.yaml", "-v", cwd=analysis, BASH_ENV=str(analysis / "shells.sh"))
     assert "Python of" not in said

@@ -109,11 +109,8 @@ def test_each_job_draws_numbers_of_its_own(own: Path, smk: Run) -> None:
 def test_memory_and_time_are_the_jobs_own(own: Path, smk: Run) -> None:
     assert smk("workflow.yaml", "-j", "2", cwd=own).returncode == 0
     (finish,) = [one for one in records(own / "build") if one["rule"] == "finish"]
-    lines = (own / "build/smk/benchmarks/finish/finish.tsv").read_text().splitlines()
-    measured = dict(zip(*(line.split("\t") for line in lines), strict=True))
-    assert float(measured["max_rss"]) == pytest.approx(finish["used"]["memory"] / 2**20, abs=0.01)
-    assert float(measured["cpu_time"]) == pytest.approx(finish["used"]["cpu"], abs=0.01)
     assert finish["used"]["memory"] > 50_000_000
+    assert 0 < finish["used"]["cpu"] < 60
 
 
 def test_a_job_that_was_given_more_cpus_starts_cold(own: Path, smk: Run) -> None:
@@ -140,21 +137,6 @@ def test_who_forks_has_one_thread_and_its_death_costs_nothing(
     said, _ = run.communicate(timeout=120)
     assert run.returncode == 0, said
     assert {one["used"]["warm"] for one in records(own / "build")} == {False}
-
-
-def test_a_benchmark_that_cannot_be_written_is_told(own: Path, smk: Run) -> None:
-    """A full disk does not come on demand: a file is where its folder was."""
-    op = own / "own_ops.py"
-    body = """    for folder in Path("build/smk/benchmarks").glob("*/*"):
-        if folder.is_dir():
-            folder.rmdir()
-            folder.touch()
-"""
-    op.write_text(OWN_OP.replace("    return stream\n", f"{body}    return stream\n"))
-    done = smk("workflow.yaml", "-j", "1", cwd=own)
-    assert done.returncode == 1
-    assert "its benchmark cannot be written: " in done.stdout + done.stderr
-    assert not records(own / "build")
 
 
 def end_snakemake(folder: Path, run: subprocess.Popen[str]) -> None:

@@ -66,7 +66,7 @@ def test_each_stage_is_a_rule_with_all_that_snakemake_offers(analysis: Path, smk
         "all", "read_events", "stage_Vars", "stage_Scale", "stage_Cuts", "stage_Met", "merge",
         "finish",
     ]  # fmt: skip
-    for directive in ("input", "output", "threads", "resources", "log", "benchmark"):
+    for directive in ("input", "output", "threads", "resources", "log"):
         assert text.count(f"    {directive}:") >= 7, directive
     assert text.count("shell:") == 7
     assert "run:" not in text

@@ -58,7 +58,7 @@ def _forked(words: Sequence[str], folder: str, variables: Mapping[str, str]) -> 
     if not server or list(words[:3]) != _OURS:
         return None
     submitted, *own = words[3:]
-    its = {**variables, layout.IS_ALONE: "1", layout.SUBMITTED: submitted}
+    its = {**variables, layout.SUBMITTED: submitted}
     return hand_over(server, own, folder, its)
 
 

@@ -20,7 +20,6 @@ def job(**more: Any) -> Any:
         "shellcmd": COMMAND,
         "output": ["smk/work/stage_Mass/dy/0_0/record.json"],
         "log": ["debug/stage_Mass/dy/0_0.log"],
-        "benchmark": "smk/benchmarks/stage_Mass/dy/0_0.tsv",
         "attempt": 1,
         "is_group": lambda: False,
     }
@@ -44,8 +43,7 @@ def test_a_job_of_ours_is_its_command_alone(build: Path) -> None:
     words = direct.command_of(job(), workflow())
     assert words is not None and float(words.pop(3)) == pytest.approx(time.time(), abs=60)
     assert words == ["sh", "smk/worker", "--alone", *COMMAND.split()[2:]]
-    for folder in ("debug/stage_Mass/dy", "smk/benchmarks/stage_Mass/dy"):
-        assert (build / folder).is_dir()
+    assert (build / "debug/stage_Mass/dy").is_dir()
 
 
 @pytest.mark.parametrize(("attempt", "stays"), [(1, False), (2, True)])

@@ -229,8 +229,6 @@ def test_leftovers_and_what_the_translation_has_no_more_go(build: Path) -> None:
         "smk/stage/cut/dy.1/artifacts/skim.root",
         "artifacts/provenance/.0123456789abcdef.tmp-123",
         "smk/plans/other.json",
-        "smk/benchmarks/cut/dy/0_0.tsv",
-        "smk/benchmarks/earlier_rule/dy/0_0.tsv",
         ".snakemake/log/yesterday.log",
         ".snakemake/metadata/@c21rL3dvcmsv/bWVyZ2UvZHkvcmVjb3JkLmpzb24=",
         ".snakemake/conda/environment",
@@ -242,7 +240,6 @@ def test_leftovers_and_what_the_translation_has_no_more_go(build: Path) -> None:
         "smk/stage/cut/dy.1/artifacts/skim.root",
     ]
     assert parts["unused old metadata"] == [
-        "smk/benchmarks/earlier_rule/dy/0_0.tsv",
         "smk/plans/other.json",
     ]
     assert parts["Snakemake's logs and notes"] == [
