@@ -60,20 +60,20 @@ def agc(settings: Settings) -> Result:
     ]
     found = run(steps, settings)
     futures, clients = found["futures"], found["clients"]
-    to = "ratio to coffea's futures"
+    to = "(ratio to coffea's futures)"
     rows = [
-        Row("coffea, two futures", futures),
+        Row("coffea with two futures", futures),
         Row("`fasthep-smk -j 2`", found["ours"], futures, 1.0),
-        Row("coffea, Dask, two processes", clients),
-        Row("`fasthep-smk -j 2`, ratio to the row above", found["ours"], clients, 1.0),
+        Row("coffea with Dask, two processes", clients),
+        Row("`fasthep-smk -j 2` (ratio to the row above)", found["ours"], clients, 1.0),
         Row("`fasthep run`, nominal plan only", found["theirs"]),
-        Row("`fasthep run`, Dask, two processes, nominal plan only", found["dask"]),
-        Row(f"`fasthep-smk`, nothing to do, {to}", found["again"], futures),
-        Row(f"`fasthep-smk`, other bins of a histogram, {to}", found["edited"], futures, 0.2),
-        Row(f"`fasthep-smk`, one more variation, {to}", found["one more"], futures),
-        Row("coffea, two futures, 2 % of the files broken", found["skipped"]),
+        Row("`fasthep run` with Dask, two processes, nominal plan only", found["dask"]),
+        Row(f"`fasthep-smk` with nothing to do {to}", found["again"], futures),
+        Row(f"`fasthep-smk` with other bins of a histogram {to}", found["edited"], futures, 0.2),
+        Row(f"`fasthep-smk` with one more variation {to}", found["one more"], futures),
+        Row("coffea with two futures, 2 % of the files broken", found["skipped"]),
         Row(
-            "`fasthep-smk --accept-missing 1`, ratio to the row above",
+            "`fasthep-smk --accept-missing 1` (ratio to the row above)",
             found["lenient"],
             found["skipped"],
         ),
@@ -85,7 +85,7 @@ def agc(settings: Settings) -> Result:
     ]
     title = f"The ttbar analysis of workflow/agc: nine datasets, {total:,} events, 17 variations."
     return Result("agc", title, rows, [Figure(
-        f"CPU time, {to}", cpu["ours"] / cpu["futures"], 1.0
+        f"CPU time {to}", cpu["ours"] / cpu["futures"], 1.0
     )], notes)  # fmt: skip
 
 

@@ -36,7 +36,8 @@ __all__ = ["CASES", "LONG"]
 _CHUNK = 500_000
 _POOLS = 3
 #: What the ratio of a row is to.
-_ABOVE = "ratio to the row above"
+_ABOVE = "(ratio to the row above)"
+_AGAIN = f"second run with nothing to do {_ABOVE}"
 
 
 def tutorial(settings: Settings) -> Result:
@@ -76,13 +77,13 @@ def tutorial(settings: Settings) -> Result:
     )
     return Result(
         "tutorial",
-        "100,000 toy events in one partition, two histograms with plots.",
+        "100,000 toy events in one partition, with two histograms and their plots.",
         [
             Row("`fasthep run`", found["fasthep run"]),
             Row("`fasthep-smk -j 2`", found["ours"], found["fasthep run"], 1.4),
-            Row(f"again, nothing to do, {_ABOVE}", found["again"], found["ours"], 0.35),
+            Row(_AGAIN, found["again"], found["ours"], 0.35),
             Row("`fasthep compile`", found["fasthep compile"]),
-            Row(f"again, nothing to do, {_ABOVE}", found["again"], found["fasthep compile"], 1.1),
+            Row(_AGAIN, found["again"], found["fasthep compile"], 1.1),
         ],
     )  # fmt: skip
 
@@ -112,8 +113,8 @@ def chain(settings: Settings) -> Result:
     )
     return Result(
         "chain",
-        "100,000 toy events in one partition through three pools in turn, one histogram with a "
-        "plot.",
+        "100,000 toy events in one partition, which goes through three pools in turn, with one "
+        "histogram and its plot.",
         [
             Row("`fasthep run`", found["fasthep run"]),
             Row("`fasthep-smk -j 2`", found["ours"], found["fasthep run"], 1.0),
@@ -148,11 +149,12 @@ def zmumu(settings: Settings) -> Result:
     rows = [Row("`fasthep run`", found["local"])]
     rows.append(Row("`fasthep-smk -j 2`", found["ours"], found["local"], 0.65))
     for scheduler in ("threads", "processes") if dask else ():
-        rows.append(Row(f"`fasthep run`, Dask, two {scheduler}", found[scheduler]))
-        rows.append(Row(f"`fasthep-smk -j 2`, {_ABOVE}", found["ours"], found[scheduler], 0.65))
+        rows.append(Row(f"`fasthep run` with Dask, two {scheduler}", found[scheduler]))
+        rows.append(Row(f"`fasthep-smk -j 2` {_ABOVE}", found["ours"], found[scheduler], 0.65))
     lacking = "Dask was not measured: fasthep-distributed is not installed."
     title = (
-        f"The demo with its plots, nine datasets, {settings.events:,} events, chunks of {_CHUNK:,}."
+        f"The demo with its plots: {settings.events:,} events in nine datasets, in chunks of "
+        f"{_CHUNK:,} events."
     )
     return Result("zmumu", title, rows, notes=[] if dask else [lacking])
 
@@ -177,8 +179,8 @@ def published(settings: Settings) -> Result:
     )
     return Result(
         "published",
-        f"One histogram of pairs of muons with its plot, nine datasets, {number:,} events, chunks "
-        f"of {_CHUNK:,}, as in FAST-HEP's workshop.",
+        f"One histogram of muon pairs with its plot, as in FAST-HEP's workshop: {number:,} events "
+        f"in nine datasets, in chunks of {_CHUNK:,} events.",
         [
             Row("`fasthep run`", found["fasthep run"]),
             Row("`fasthep-smk -j 2`", found["ours"], found["fasthep run"], 0.65),
@@ -212,8 +214,8 @@ def rebin(settings: Settings) -> Result:
     check_equal(theirs, ours)
     return Result(
         "rebin",
-        f"20 histograms of a selection, {settings.events:,} events. Before the second run, one of "
-        "them gets another binning.",
+        f"20 histograms of a selection from {settings.events:,} events. Before the second run, one "
+        "histogram gets another binning.",
         [
             Row("full run", found["full"]),
             Row("run after the edit", found["edited"], found["full"], 0.15),
@@ -242,7 +244,7 @@ def variations(settings: Settings) -> Result:
     _check_variation(one, many)
     return Result(
         "variations",
-        f"20 systematic weights of the five histograms of the demo, {settings.events:,} events.",
+        f"20 systematic weights for the five histograms of the demo, {settings.events:,} events.",
         [
             Row("one variation", found["one"]),
             Row("20 variations", found["many"], found["one"], 2.0),
@@ -296,9 +298,9 @@ def memory(settings: Settings) -> Result:
         raise Failed("no worker was seen")
     return Result(
         "memory",
-        f"The demo without plots, one partition of {number:,} events.",
+        f"The demo without plots, with one partition of {number:,} events.",
         [Row("`fasthep run`", found["theirs"]), Row("`fasthep-smk -j 1`", found["ours"])],
-        [Figure("peak memory of a worker, ratio to `fasthep run`", worker / reference, 1.1)],
+        [Figure("peak memory of a worker (ratio to `fasthep run`)", worker / reference, 1.1)],
     )
 
 
@@ -317,9 +319,9 @@ def intermediates(settings: Settings) -> Result:
         raise Failed("there are no intermediate files")
     return Result(
         "intermediates",
-        f"The demo, one rule per stage, {number:,} events, {count} files with event streams.",
+        f"The demo with one rule per stage: {number:,} events, {count} files with event streams.",
         [],
-        [Figure("bytes of files, ratio to the same columns in memory", on_disk / in_memory, 1.0)],
+        [Figure("size of files (ratio to the same columns in memory)", on_disk / in_memory, 1.0)],
         [f"{on_disk / 1e6:.1f} MB of files, {in_memory / 1e6:.1f} MB of columns"],
     )
 

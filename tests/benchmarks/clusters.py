@@ -126,14 +126,14 @@ def _on(
     ]
     if settings.other:
         rows.insert(0, Row(before, took[before]))
-        rows.insert(1, Row(f"{piloted}, ratio to the row above", took[piloted], took[before], 0.1))
+        rows.insert(1, Row(f"{piloted} (ratio to the row above)", took[piloted], took[before], 0.1))
     if system == "slurm":
         dask = f"{name}, {partitions}, `fasthep run` with Dask, four workers"
         took |= run([_dask(found, dask, wide)], here)
         rows += [
             Row(dask, took[dask]),
-            Row(f"{over}, ratio to Dask", took[over], took[dask], 0.8),
-            Row(f"{bundled}, ratio to Dask", took[bundled], took[dask], 0.8),
+            Row(f"{over} (ratio to Dask)", took[over], took[dask], 0.8),
+            Row(f"{bundled} (ratio to Dask)", took[bundled], took[dask], 0.8),
         ]
     wall = {step: statistics.median(one.wall for one in runs) for step, runs in took.items()}
     slope = {
@@ -142,8 +142,8 @@ def _on(
     }
     ideal = _MANY / _SLOTS
     return rows, [
-        Figure(f"{short}, ratio to {ideal:.1f} s", wall[short] / ideal, 1.15),
-        Figure(f"{few}, ratio to {ideal:.1f} s", wall[few] / ideal, 1.15),
+        Figure(f"{short} (ratio to {ideal:.1f} s)", wall[short] / ideal, 1.15),
+        Figure(f"{few} (ratio to {ideal:.1f} s)", wall[few] / ideal, 1.15),
         Figure(
             f"{name}: one more job of a pilot, {slope[over] * 1000:.0f} ms, to one that is forked "
             f"on one machine, {slope[home] * 1000:.0f} ms",

@@ -46,7 +46,7 @@ def marginal(settings: Settings) -> Result:
     kinds = {
         "ours": "a partition, `fasthep-smk -j 2`",
         "alone": "a partition, `fasthep-smk -j 2 --bundle 1`",
-        "bare": "a job `true` of Snakemake",
+        "bare": "a Snakemake job that runs `true`",
     }
     cost = {kind: slopes(found[f"{kind} {_FEW}"], found[f"{kind} {_MANY}"]) for kind in kinds}
     ours, alone, bare = (cost[kind][0] for kind in kinds)
@@ -56,9 +56,9 @@ def marginal(settings: Settings) -> Result:
         "partitions.",
         [],
         [
-            Figure("a partition, ratio to a bare Snakemake job", ours / bare, 4.0),
+            Figure("a partition (ratio to a bare Snakemake job)", ours / bare, 4.0),
             Figure(
-                "a partition in a job of its own, ratio to a bare Snakemake job", alone / bare, 6.0
+                "a partition in a job of its own (ratio to a bare Snakemake job)", alone / bare, 6.0
             ),
         ],
         [
@@ -142,20 +142,20 @@ def sleeping(settings: Settings) -> Result:
     wall = statistics.median(item.wall for item in everything)
     return Result(
         "sleeping",
-        f"{_SLEEPING} partitions that sleep a second, each in its own job, {_AT_A_TIME} at a time.",
+        f"{_SLEEPING} partitions that sleep for 1 s, each in its own job, {_AT_A_TIME} at a time.",
         [Row("one partition", one), Row("all of them", everything)],
         [
-            Figure(f"all of them, ratio to {ideal:.1f} s, the least possible", wall / ideal, 1.5),
+            Figure(f"all of them (ratio to {ideal:.1f} s, the minimum)", wall / ideal, 1.5),
             Figure(
-                "CPU of the run for each job, without the CPU of the job",
+                "CPU time of the run per job, without that of the job itself",
                 1e3 * (cpu - theirs),
                 40,
                 " ms",
             ),
         ],
         [
-            f"CPU of the job, by its record: {1e3 * theirs:.0f} ms, without start and end of its "
-            "process"
+            "CPU time of a job according to its record, without the start and end of its process: "
+            f"{1e3 * theirs:.0f} ms"
         ],
     )
 
@@ -233,16 +233,16 @@ def scale(settings: Settings) -> Result:
     peak = max(item.largest for name in ("translate", "dry") for item in found[name])
     return Result(
         "scale",
-        f"{settings.files:,} files, ten stages that need three pools in turn.",
+        f"{settings.files:,} files and ten stages, which need three pools in turn.",
         [
             Row("`fasthep compile`", found["compile"]),
             Row("`fasthep-smk translate`", found["translate"]),
             Row("`snakemake -n`", found["dry"]),
-            Row("`fasthep-smk translate`, files known", found["translate again"]),
+            Row("`fasthep-smk translate` with known files", found["translate again"]),
         ],
         [
             Figure(
-                "translation and dry run beyond FAST-HEP's compilation",
+                "translation and dry run, minus FAST-HEP's compilation",
                 wall["translate"] + wall["dry"] - wall["compile"],
                 15,
                 " s",
