@@ -120,7 +120,7 @@ def load_results(build: str | os.PathLike[str] = "build") -> Results:
         )
     run = last_run.read(folder)
     if run is not None and run["outcome"] != "finished":
-        text = f"the last run in {folder} has not finished ({run['outcome']}): its results may "
+        text = f"the last run in {folder} has not finished ({run['outcome']}): results may "
         warnings.warn(f"{text}come from different versions of the workflow", stacklevel=2)
     return results
 

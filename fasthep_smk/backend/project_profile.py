@@ -50,7 +50,7 @@ def enable(folder: Path) -> Enabled:
             "there is no such folder",
             key="FOLDER",
             value=str(folder),
-            expected="the folder in which you call fasthep run",
+            expected="the folder in which you call 'fasthep run'",
         )
     path = folder / PATH
     there = _content(path)
@@ -80,7 +80,7 @@ def disable(folder: Path) -> Path | None:
         return None
     if there != _TEXT:
         raise Findings.one(
-            "is not removed: you have edited it, or fasthep-smk enable did not write it",
+            "is not removed, because somebody has edited it or 'enable' did not write it",
             file=str(path),
             hint=f"if you do not need this file: {shell(['rm', path])}; otherwise remove {_OURS} "
             "from its includes",

@@ -91,7 +91,7 @@ def _check_build(build: Path) -> None:
     except Findings as error:
         if was_closed:
             raise
-        first = "type umask 022, as FAST-HEP makes files before fasthep-smk starts; then"
+        first = "type 'umask 022' (FAST-HEP makes files before fasthep-smk starts); then"
         findings = [replace(finding, hint=f"{first} {finding.hint}") for finding in error.findings]
         raise Findings(findings) from None
 
@@ -175,7 +175,7 @@ def _agree(placed: Placed, plan: Plan, ctx: YamlMapping) -> None:
             "has no effect: Snakemake schedules the jobs",
             key="--scheduler",
             value=as_yaml(config.get("scheduler")),
-            hint="leave out --scheduler; you choose with --strategy where jobs run",
+            hint="leave out --scheduler; --strategy chooses where jobs run",
         )
     wanted = _variation(plan)
     ours = next((planned.plan for planned in placed.plans if planned.variation == wanted), None)
@@ -183,11 +183,12 @@ def _agree(placed: Placed, plan: Plan, ctx: YamlMapping) -> None:
     whole = [partition.id for partition in ours.partitions] if ours is not None else []
     if asked != whole and set(asked) < set(whole):
         raise Findings.one(
-            "the backend snakemake cannot run single partitions: it runs all that are not done yet",
+            "the backend snakemake cannot run single partitions: it runs all partitions that are "
+            "not done yet",
             key="--partition",
             value=f"{len(asked)} of {len(whole)} partitions",
-            hint="leave out --partition; to run only a failed job, type the command that its "
-            "message shows",
+            hint="leave out --partition; to run only a failed job, type the command in its error "
+            "message",
         )
     if ours is None or _content(ours) != _content(plan):
         raise Findings.one(

@@ -88,10 +88,10 @@ def retry(name: str, folder: Path) -> int:
             job.system for job in batch_jobs.read(build) if not sites.lists_jobs(job.system)
         ]:
             raise RunFailed(
-                f"{sites.unknown(silent[0])}: cancel the job with that system's own command, and "
-                "the run submits it again"
+                f"{sites.unknown(silent[0])}: cancel the job with that system's own command; the "
+                "run then submits it again"
             )
-        raise RunFailed("the batch system does not answer: run this again when it does")
+        raise RunFailed("the batch system does not answer: run this command again later")
     mine = [left for left in remaining if name in (left.queued.batch_id, left.job.name)]
     if not mine:
         names = [left.job.name for left in remaining]

@@ -17,9 +17,10 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
     """Add what is about a build folder and its size."""
     status = commands.add_parser(
         "status",
-        help="count the jobs done, running, failed and to do; show disk use",
+        help="count the jobs that are done, running, failed or to do; show disk use",
         description="Count the jobs of a build folder that are done, running, failed or to do. "
-        "Show the disk use of the folder, and which run uses it now. Nothing is changed.",
+        "Show the disk use of the folder and the run in progress, if there is one. Nothing is "
+        "changed.",
     )
     status.add_argument("--json", action="store_true", help="print JSON")
     status.add_argument(
@@ -30,14 +31,14 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
     )
     report = commands.add_parser(
         "report",
-        help="write a page with results, times, and resources requested and used",
+        help="write a page with results, times, and the resources that jobs requested and used",
         description="Write BUILD/report.html, one file that needs no network. It shows cutflows, "
         "plots, histograms, the resources of each rule, when jobs ran, failures and versions. "
         "Each run writes this report at its end.",
     )
     shown = report.add_mutually_exclusive_group()
     shown.add_argument("--text", action="store_true", help="print the same tables in the terminal")
-    shown.add_argument("--json", action="store_true", help="print the same as JSON")
+    shown.add_argument("--json", action="store_true", help="print these tables as JSON")
     compare = commands.add_parser(
         "compare",
         help="show which results of two build folders differ",
@@ -57,7 +58,7 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "--sizes.",
     )
     sizes.add_argument(
-        "--json", action="store_true", help="print the same as JSON, in bytes and seconds"
+        "--json", action="store_true", help="print JSON instead, in bytes and seconds"
     )
     cancel = commands.add_parser(
         "cancel",
@@ -103,8 +104,8 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "--keep",
         choices=("all", "auto", "none"),
         default="auto",
-        help="the intermediate files to keep after a success; all: every file; auto (the default): "
-        "every file, except the oldest superseded results if they take much space; none: only "
+        help="which intermediate files to keep after a success; all: every file; auto (the "
+        "default): all but the oldest superseded results, if these take much space; none: only the "
         "files that a run without changes needs",
     )
 
@@ -113,6 +114,6 @@ def add_trust(command: Parser) -> None:
     command.add_argument(
         "--trust-build",
         action="store_true",
-        help="use a build folder even if others wrote or can write files in it; their code may "
-        "then run in your name",
+        help="use a build folder even if other users wrote or can write files in it; their code "
+        "may then run in your name",
     )

@@ -76,7 +76,7 @@ def _to_clean(build: Path, *, everything: bool) -> list[Freeable]:
     jobs = read_jobs(build)
     if not jobs and not everything:
         raise Findings.one(
-            "has no task tables: without them, nobody knows which files are still needed",
+            "has no task tables: without these, nobody can tell which files are still needed",
             key="BUILD",
             value=str(build),
             hint="'fasthep-smk translate workflow.yaml' writes these tables; "

@@ -161,7 +161,7 @@ def _folder(execution: Execution, folder: Path) -> Check:
             "this folder",
             "FAILED",
             f"{folder}: {error.strerror}",
-            "go to a folder you can write to",
+            "go to a folder that you can write to",
         )
     return Check("this folder", "ok" if free > 1 else "note", f"{folder}: {free} GB free")
 

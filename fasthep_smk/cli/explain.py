@@ -113,7 +113,7 @@ def as_text(placed: Placed) -> str:
             ),
             *(f"no {name} requested (-): {text}" for name, text in _unsaid(placed).items()),
         ],
-        ["Pilots, batch jobs that run one job after another:", *map(_pilot, crews)]
+        ["Pilots (batch jobs that run one job after another):", *map(_pilot, crews)]
         if (crews := _crews(placed))
         else [],
         [
@@ -162,7 +162,10 @@ def _starts(cold: Mapping[str, str]) -> list[str]:
     rest = [
         f"    but each job of {rule} starts its own Python: {why}" for rule, why in cold.items()
     ]
-    return ["Jobs are forked from a fork server, which has imported what they need", *rest]
+    return [
+        "Jobs are forked from a fork server, which has already imported the modules that they need",
+        *rest,
+    ]
 
 
 def _rule(rule: Rule, placed: Placed) -> dict[str, object]:
@@ -341,7 +344,7 @@ def _why(rule: Rule, placed: Placed) -> str:
     placement, pools = placed.placement, placed.execution.router.pools.by_name
     stages = ", ".join(rule.stages) or "end of the run"
     queue = rule.route.fallback_after and not placement.fallback_after.get(rule.name)
-    here = "; this machine has no queue: fallback_after has no effect" if queue else ""
+    here = "; fallback_after has no effect: this machine has no queue" if queue else ""
     bundled = f"; in {len(rule.bundles)} bundles, {rule.bundled}" if rule.bundles else ""
     own = placement.by_dataset.get(rule.name, {})
     places = {

@@ -85,7 +85,8 @@ def main(arguments: Sequence[str]) -> int:
         }
         for path in {*answer["made"]}.difference(reply["made"]):
             print(
-                f"fasthep-smk: no rule can wait for {path}: Snakemake reads its name as a pattern",
+                f"fasthep-smk: no rule can wait for {path}: Snakemake would read this path as a "
+                "pattern",
                 file=sys.stderr,
             )
         print(json.dumps(reply))

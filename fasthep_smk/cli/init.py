@@ -47,8 +47,8 @@ def do_enable(options: argparse.Namespace) -> int:
     print(f"{'written' if enabled.written else 'there already'}: {enabled.path}")
     for name in enabled.apart:
         print(
-            f"note: your profile {name} does not include the profile registry. Add registry to its "
-            f"includes, or else workflows that use {name} do not find the backend snakemake"
+            f"note: your profile {name} does not include the profile registry. Add 'registry' to "
+            f"its includes. Otherwise, workflows that use {name} do not find the backend snakemake"
         )
     print("fasthep run workflow.yaml --outdir build --backend snakemake --strategy local")
     return 0
@@ -86,7 +86,7 @@ def write_new(folder: Path, names: list[str], write: Callable[[Path], None]) -> 
         UsageError: a file is in the way; nothing was written.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file: name a new or empty folder")
+        raise UsageError(f"{folder} is a file: choose a new or empty folder")
     try:
         if paths := occupied(folder, [*names, SCHEMA]):
             raise Occupied(paths)
@@ -110,7 +110,7 @@ def as_text(folder: Path, written: list[Path]) -> str:
     lines = [f"written: {path}" for path in written]
     lines.append("\nnext:")
     if is_open(folder):
-        why = "# otherwise fasthep-smk does not import my_ops.py: others may change it"
+        why = "# other users could change my_ops.py; fasthep-smk would not import it"
         lines.append(f"    {shell(['chmod', 'go-w', folder])}    {why}")
     if folder.resolve() != Path.cwd():
         lines.append(f"    {shell(['cd', folder])}")

@@ -140,7 +140,7 @@ def make_parser() -> Parser:
         "Without a workflow, send a probe job to each pool of the site.",
     )
     doctor.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
-    doctor.add_argument("--profile", metavar="SITE", help="as for run")
+    doctor.add_argument("--profile", metavar="SITE", help="as for 'run'")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.add_argument(
         "--timeout",
@@ -195,8 +195,8 @@ def make_parser() -> Parser:
             type=values.bundle,
             default="auto",
             metavar="N",
-            help="combine N jobs into one that runs them in turn; auto (the default): only if jobs "
-            "are tiny or too many",
+            help="combine N jobs into one, which runs them in turn; auto (the default): combine "
+            "jobs only if they are tiny or too many",
         )
         command.add_argument(
             "--variation", metavar="NAME", help="use only this systematic variation (default: all)"
@@ -226,7 +226,7 @@ def make_parser() -> Parser:
             "--sizes",
             type=Path,
             metavar="FILE",
-            help="take the memory and time of jobs from this file instead of their pools; "
+            help="take the memory and time of jobs from this file, not from their pools; "
             "'fasthep-smk sizes' writes such a file",
         )
         add_trust(command)
@@ -235,8 +235,8 @@ def make_parser() -> Parser:
             "--rerun",
             action="append",
             metavar="STAGE",
-            help="run this stage and all that depends on it again, after a change that fasthep-smk "
-            "cannot detect, such as in a database; repeat the option for more stages",
+            help="rerun this stage and all that depends on it, after a change that fasthep-smk "
+            "cannot detect, such as to a database; repeat the option for more stages",
         )
     for command in (run, why):
         command.add_argument(
@@ -442,7 +442,7 @@ def _add_pack(commands: Commands) -> None:
         "same content is packed only once.",
     )
     pack.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
-    pack.add_argument("--profile", metavar="SITE", help="as for run")
+    pack.add_argument("--profile", metavar="SITE", help="as for 'run'")
     pack.add_argument(
         "--environment",
         choices=PACKED,
@@ -472,8 +472,8 @@ def _add_export(commands: Commands) -> None:
     )
     bundle.add_argument("workflow", type=Path, help="the workflow's YAML file")
     bundle.add_argument("out", type=values.folder, metavar="OUT", help="a new or an empty folder")
-    bundle.add_argument("--profile", metavar="SITE", help="as for run")
-    bundle.add_argument("--chunk-size", type=values.events, metavar="EVENTS", help="as for run")
+    bundle.add_argument("--profile", metavar="SITE", help="as for 'run'")
+    bundle.add_argument("--chunk-size", type=values.events, metavar="EVENTS", help="as for 'run'")
 
 
 def _add_backend(commands: Commands) -> None:
@@ -491,7 +491,9 @@ def _add_backend(commands: Commands) -> None:
         description="Remove the file that 'enable' has written, unless somebody has edited it.",
     )
     for command in (enable, disable):
-        _add_folder(command, "the folder in which you call fasthep run (default: the current one)")
+        _add_folder(
+            command, "the folder in which you call 'fasthep run' (default: the current one)"
+        )
 
 
 def misplaced(extra: list[str]) -> str | None:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def do_run(options: argparse.Namespace) -> int:
     """Run a workflow, or with ``--dry-run`` print what would run."""
     if close := misplaced(options.snakemake):
-        raise UsageError(f"{close} belongs before --: options after -- go to Snakemake")
+        raise UsageError(f"{close} belongs before --, because options after -- go to Snakemake")
     if {"-e", "--executor"} & {word.partition("=")[0] for word in options.snakemake}:
-        raise UsageError("--executor: the site chooses it: --profile slurm, or a profile of yours")
+        raise UsageError("--executor: the site chooses it (--profile slurm, or a profile of yours)")
     if options.dry_run:
         return _dry_run(options)
     build = build_folder(options.outdir)

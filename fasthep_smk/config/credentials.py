@@ -76,8 +76,9 @@ def _in_vain(layers: list[Layer]) -> Iterator[Finding]:
                 yield Finding(
                     file=layer.file,
                     key=layer.key_at(("credentials", name)),
-                    problem="null has no effect: no earlier setting requires this credential",
-                    expected=f"{name}: {{}}, if you want to require it",
+                    problem="null has no effect, because no earlier setting requires this "
+                    "credential",
+                    expected=f"'{name}: {{}}', to require it",
                 )
         named |= requirements.keys()
 

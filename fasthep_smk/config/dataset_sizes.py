@@ -113,7 +113,8 @@ def unknown_datasets(
         yield not_among(
             size.name,
             datasets,
-            problem="the workflow has no dataset of this name, and no file that matches it",
+            problem="the workflow has no dataset of this name, and no file that matches this "
+            "pattern",
             file=size.layer.file,
             key=size.key(),
         )

@@ -197,7 +197,10 @@ def _environment_notices(
     environment: Environment | None, staging: Staging, site: Site
 ) -> list[str]:
     if staging.transfers and site.system == "local":
-        return [f"{staging.file}: staging.mode: 'transfer' has no effect: jobs run on this machine"]
+        return [
+            f"{staging.file}: staging.mode: 'transfer' has no effect, because jobs run on "
+            "this machine"
+        ]
     if environment is None or site.system == "local" or staging.transfers:
         return []
     if environment.is_packed:
@@ -219,8 +222,8 @@ def _notices(own: YamlMapping, workflow: str) -> list[str]:
     backend = str(own.get("backend", "local"))
     if backend not in _LOCAL_BACKENDS:
         notices.append(
-            f"{workflow}: execution.backend: {backend!r} is not used here: Snakemake schedules "
-            "the jobs"
+            f"{workflow}: execution.backend: {backend!r} is not used here, because Snakemake "
+            "schedules the jobs"
         )
     known = schema.load("execution")["$defs"]["config"]["properties"]
     dask = []

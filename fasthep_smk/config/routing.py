@@ -133,8 +133,8 @@ class Router:
                     problem="the stage needs a GPU, but its pool has none",
                     value=f"pool {pool.name!r} ({how})" if pool else None,
                     expected="a pool with resources: {gpus: 1}",
-                    hint="name such a pool with require in this stage, or with default_pools.gpu "
-                    "for all GPU stages",
+                    hint="add the name of such a pool under 'require' in this stage, or under "
+                    "'default_pools.gpu' for all GPU stages",
                 )
 
     def warnings(self) -> list[str]:
@@ -245,9 +245,9 @@ class Router:
             if others:
                 why += f" (also in {', '.join(others)})"
         elif needs_gpu and self.defaults.get("gpu"):
-            label, why = self.defaults["gpu"][0], "the stage needs a GPU, see default_pools.gpu"
+            label, why = self.defaults["gpu"][0], "the stage needs a GPU (see default_pools.gpu)"
         elif self.defaults.get("cpu"):
-            label, why = self.defaults["cpu"][0], "the stage names no pool, see default_pools.cpu"
+            label, why = self.defaults["cpu"][0], "the stage names no pool (see default_pools.cpu)"
         else:
             label, why = DEFAULT_POOL, "the stage names no pool"
         last = None
@@ -270,7 +270,7 @@ class Router:
             problem, expected = {
                 "gpu": ("this pool has no GPU", "a pool with resources: {gpus: 1}"),
                 "cpu": (
-                    "this pool's workers have GPUs: jobs that use only CPUs would block them",
+                    "this pool's workers have GPUs, which jobs that use only CPUs would block",
                     "a pool without gpus",
                 ),
             }[kind]

@@ -211,7 +211,7 @@ def findings_of(
     try:
         odd = list(_odd_keys(content, file, key))
     except RecursionError:
-        problem = "contains itself: an alias (*) stands inside its own anchor (&)"
+        problem = "contains itself: an alias (*) is inside its own anchor (&)"
         odd = [Finding(file=file, key=key or None, problem=problem)]
     if odd:
         return odd

@@ -15,8 +15,8 @@ from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 _LONGEST = 200
 _HINT = (
-    "put the token into a file and its path into BEARER_TOKEN_FILE, or use an x509 proxy "
-    "(see docs/credentials.md). If this secret was stored in a file, get a new one"
+    "put the token into a file, set BEARER_TOKEN_FILE to the path of this file, or use an x509 "
+    "proxy (see docs/credentials.md). If this secret was stored in a file, get a new secret"
 )
 
 

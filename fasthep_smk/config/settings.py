@@ -146,8 +146,8 @@ def _warnings(merged: Merged) -> list[str]:
         layer = merged.origin("config", key)
         if not (key in CONFIG_KEYS or key.startswith("x-") or layer is None):
             warnings.append(
-                f"{layer.place(('config', key))}: this setting of Dask has no effect here: "
-                "Snakemake schedules the jobs"
+                f"{layer.place(('config', key))}: this setting of Dask has no effect here, "
+                "because Snakemake schedules the jobs"
             )
     return warnings
 
@@ -168,6 +168,7 @@ def _words(value: object) -> list[str]:
 def _factor(value: object) -> float:
     if not isinstance(value, int | float) or not math.isfinite(value) or value < 1:
         raise ValueError(
-            "a number, 1 to 100: a job that ran out of memory then requests this many times as much"
+            "a number, 1 to 100: a job that ran out of memory is run again with this many times "
+            "the memory"
         )
     return float(value)

@@ -96,7 +96,7 @@ def _twice(sizes: Iterable[Size]) -> Iterator[Finding]:
                 key=size.key,
                 problem=f"repeats what {first.key} sets for the same jobs",
                 value=", ".join(size.stages),
-                expected="only one entry for the same scope, stages and pool",
+                expected="one entry for each combination of scope, stages and pool",
             )
 
 

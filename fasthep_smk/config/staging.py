@@ -74,7 +74,7 @@ def staging_findings(
         yield Finding(
             file=staging.file,
             key="staging.folder",
-            problem="is missing: Slurm does not send files to jobs",
+            problem="is missing: Slurm itself does not send files to jobs",
             expected="a folder that this machine and all nodes see under the same path, for the "
             "files that go to jobs and come back",
         )

@@ -102,7 +102,7 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
         key = f"reports[{report.get('id')!r}]"
         findings += _component(plan, "sinks", str(report.get("op")), f"{key}.op", workflow)
         if (source := report.get("source")) != "provenance":
-            problem = f"{source!r} is not a source of reports: write provenance"
+            problem = f"{source!r} is not a source of reports: write 'provenance'"
             findings.append(Finding(file=workflow, key=f"{key}.source", problem=problem))
     return list({str(finding): finding for finding in findings}.values())
 
@@ -120,7 +120,7 @@ def unregistered_finding(
         problem="no profile registers the operations of FAST-HEP",
         value=", ".join(used),
         expected="profiles: [hep]",
-        hint="write use: {profiles: [hep]} at the top of the workflow",
+        hint="write 'use: {profiles: [hep]}' at the top of the workflow",
     )
 
 
@@ -138,8 +138,8 @@ def _component(plan: Plan, category: str, name: str, key: str, workflow: str) ->
         ]
     word = "op" if category == "transforms" else category.removeprefix("execution_")[:-1]
     hint = (
-        "use a profile that registers it, as in use: {profiles: [hep]}, or register it in the "
-        "workflow's section registry; 'fasthep-smk ops' lists all operations of FAST-HEP"
+        "use a profile that registers it, as in 'use: {profiles: [hep]}', or register it in the "
+        "workflow's section 'registry'; 'fasthep-smk ops' lists all operations of FAST-HEP"
     )
     if name.startswith("smk."):
         hint = "write use: {profiles: [hep, 'fasthep_smk:registry']} at the top of the workflow"
@@ -180,7 +180,7 @@ def _refused(plan: Plan, node: PlanNode, name: str, impl: type, params: YamlMapp
     except (TypeError, ValueError) as error:
         return str(error) if str(error).startswith(name) else f"{name}: {error}"
     if of_fasthep and name == "gpu.preload" and not params.get("fields"):
-        return "gpu.preload needs fields: the columns to move to the GPU, as in [Muon_Px, Muon_Py]"
+        return "gpu.preload needs fields (the columns to move to the GPU), as in [Muon_Px, Muon_Py]"
     if of_fasthep and name == "cuda.jit" and not _own_code_around(plan, node):
         return "cuda.jit reads its functions from ctx['cuda_jit_functions'], which no hook sets"
     return None

@@ -170,8 +170,8 @@ def look_at_axes(
                     name,
                     f"this column holds {odd[0]!s}, but an axis of type bool has bins for 0 and 1 "
                     "only",
-                    "write type: int, which has a bin for each value; or define a condition such "
-                    "as column > 0 in a hep.define",
+                    "write 'type: int', which has a bin for each value, or define a condition "
+                    "such as 'column > 0' in a hep.define",
                 )
     dropped = number_missing(events[axes[0][1]]) if alone else 0
     return (axes[first][1] if first is not None else None), dropped
@@ -185,8 +185,8 @@ def unpaired(text: str, column: object, other: str, reference: object) -> UnfitC
         text,
         f"its values cannot be paired with those of {other}, event by event: their types are "
         f"{ak.type(column).content} and {ak.type(reference).content}",
-        "make columns that fit in an operation of your own: x[:, 0] is the first value of a list "
-        "of fixed length, and ak.from_regular(x, axis=None) makes lists of any length",
+        "in an operation of your own, make columns that can be paired: x[:, 0] is the first value "
+        "of a list of fixed length, and ak.from_regular(x, axis=None) makes lists of any length",
     )
 
 

@@ -61,7 +61,7 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
             hint=f"did you mean {workflow.parent / close}?" if close else None,
         )
     if not workflow.is_file():
-        problem = "is a pipe or a device: it must be a file, since it is read several times"
+        problem = "is a pipe or a device, but must be a file that can be read several times"
         raise WrongArgument.one(
             "is a folder, not a workflow file" if workflow.is_dir() else problem,
             file=str(workflow),
@@ -71,7 +71,8 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
         str(workflow.absolute()).encode()
     except UnicodeEncodeError:
         raise WrongArgument.one(
-            "FAST-HEP cannot write the path of the workflow file: it is not UTF-8 text",
+            "FAST-HEP cannot write the path of the workflow file, because the path is not UTF-8 "
+            "text",
             file=ascii(str(workflow)),
             value=ascii(str(workflow.absolute())),
             hint="rename the file or its folder",
@@ -81,7 +82,7 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
         try:
             json.dumps(loaded.doc, default=str, skipkeys=True)
         except (ValueError, RecursionError):
-            problem = "contains itself: an alias (*) stands inside its own anchor (&)"
+            problem = "contains itself: an alias (*) is inside its own anchor (&)"
             raise Findings.one(problem, file=str(workflow)) from None
         return dict(loaded.doc), {str(path): files.sha256_file(Path(path)) for path in loaded.files}
 

@@ -46,7 +46,7 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
             key=f"analysis.stages[{waiting[0]!r}]" if waiting else "analysis.stages",
             problem="stages depend on each other in a cycle",
             value=", ".join(waiting) or None,
-            expected="stages that depend only on earlier ones (from, needs)",
+            expected="stages that depend only on earlier stages (in 'from' and 'needs')",
         )
     node, text = raised_at(error)
     named_node = _NODE.search(message)

@@ -174,7 +174,7 @@ class Reading:
         yield from self._whole_columns()
         names = any(isinstance(node, ast.Name) for node in self._nodes)
         if not names and any(isinstance(node, ast.Compare) for node in self._nodes):
-            yield "names no column: its value is the same for every event", None
+            yield "names no column, so its value is the same for every event", None
         body = self._tree
         if self._is_asked and isinstance(body, ast.BinOp) and isinstance(body.op, _DIFFERENCE):
             yield "makes a number, not a condition", None
@@ -189,7 +189,7 @@ class Reading:
                 yield from self._named(part, other, within=within)
             added = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add) and columns
             if added and self._is_condition(part) and not _asks_for_any(sign, other):
-                yield "'+' of two conditions gives true or false, not how many are true", None
+                yield "'+' of two conditions gives true or false, not the number of true ones", None
         if isinstance(sign, ast.Is | ast.IsNot):
             constants = [part.value for part in (left, right) if isinstance(part, ast.Constant)]
             if columns or not any(value is None or isinstance(value, bool) for value in constants):

@@ -97,9 +97,9 @@ class Finder(importlib.machinery.FileFinder):
         if importer is None:
             return spec
         file = spec.origin or f"{self.path}/{fullname}"
-        message = f"{importer} asks for the module {fullname!r}, but {file} is not imported"
-        fix = f"If it is the right file, add its folder to PYTHONPATH: {shell([self.path])}"
-        warnings.warn(f"{message}: no workflow names it. {fix}", stacklevel=2)
+        message = f"{importer} imports the module {fullname!r}, but {file} is not imported"
+        fix = f"If this is the right file, add its folder to PYTHONPATH: {shell([self.path])}"
+        warnings.warn(f"{message}, because no workflow names it. {fix}", stacklevel=2)
         return None
 
 
@@ -208,7 +208,8 @@ def _refuse_stand_ins(searched: list[Path]) -> None:
         Finding(
             file=str(file),
             problem=f"has the name of FAST-HEP's package {name}, which is not installed",
-            expected="another name: FAST-HEP would import this module instead of its own package",
+            expected="another name, because FAST-HEP would import this module instead of its own "
+            "package",
             hint="rename it, or install FAST-HEP's package; if this is FAST-HEP's package, put its "
             "folder on PYTHONPATH",
         )

@@ -43,8 +43,8 @@ _LABELLED = (f"{_RENDERERS}hist1d", f"{_RENDERERS}data_mc")
 _DATASET_AXES = ("dataset", "dataset_name")
 #: Where FAST-HEP's compiler replaces a name.
 _REPLACED = (
-    "a name in a weight_expr, in the expr of variables, in a selection that is a list, or in the "
-    "source of an axis, but not one in the groups of a cutflow or in a reduce"
+    "a name that is used in a weight_expr, in the expr of a variable, in a selection that is a "
+    "list, or in the source of an axis, but not one in the groups of a cutflow or in a reduce"
 )
 
 
@@ -254,8 +254,8 @@ def _of_plots(
             yield Doubt(
                 file=workflow,
                 key=f"{key if key.startswith('styles.') else f'{key}.style'}.style.experiment",
-                problem="is missing: FAST-HEP then writes 'CMS' and '13 TeV' on the plot; with "
-                "experiment: ROOT it writes neither",
+                problem="is missing: FAST-HEP then writes 'CMS' and '13 TeV' on the plot; "
+                "'experiment: ROOT' prevents this",
             )
             labelled = True  # said once
         findings = list(vocabulary.findings(spec, "style", file=workflow, key=key))
@@ -266,7 +266,8 @@ def _of_plots(
                 file=workflow,
                 key=f"{key}.transforms",
                 problem=f"have no effect in a plot of {op}: nothing is grouped or scaled",
-                expected="a plot of hep.render.project, with transforms in it or under then",
+                expected="a plot of hep.render.project, with 'transforms' in the plot or under "
+                "its 'then'",
             )
 
 
@@ -324,7 +325,7 @@ def _of_changes(
         if any(upstream.node_applies_to_plan_dataset(node, dataset=dict(content)) for node in nodes)
     ]
     if outside:
-        problem = f"is not read with mode: plan: the variation also changes {', '.join(outside)}"
+        problem = f"is not read with 'mode: plan': the variation also changes {', '.join(outside)}"
         yield Doubt(file=workflow, key=f"{key}.applies_to", problem=problem)
 
 
@@ -348,7 +349,7 @@ def _unchanged(
     columns = {*mapping(flow.get("origins")), *mapping(flow.get("consumers"))} - set(replaced)
     for name, other in replaced.items():
         if name == other:
-            problem = f"replaces {name!r} by itself"
+            problem = f"replaces {name!r} with itself"
             yield Finding(file=workflow, key=f"{key}.replace.{name}", problem=problem)
             continue
         # A file of variations may serve several workflows: what they lack has no effect.

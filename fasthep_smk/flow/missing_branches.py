@@ -68,8 +68,8 @@ def branch_findings(
         hint = f"did you mean {close!r}?" if close else None
         if lack.other is not None:
             hint = (
-                f"source {lack.other!r} has this branch: write missing_branches: ignore for source "
-                f"{lack.source!r}"
+                f"source {lack.other!r} has this branch: write 'missing_branches: ignore' for "
+                f"source {lack.source!r}"
             )
         findings.append(
             Finding(

@@ -354,8 +354,8 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
     of_text = written(document, stage_of(node), text) if text else None
     if of_text and "truth value of an array" in message:
         fix = fix or (
-            "and, or, not, if and 1 < a < 2 do not work for columns: write &, | and ~ with each "
-            "comparison in brackets, and where(a > 1, x, y) in place of if"
+            "'and', 'or', 'not', 'if' and '1 < a < 2' do not work for columns: write '&', '|' and "
+            "'~' with each comparison in brackets, and 'where(a > 1, x, y)' in place of 'if'"
         )
     key = of_text or (quoted(document, stage_of(node), message) or "").removesuffix(".id")
     if node.id.startswith("render.") and ".render" not in key:

@@ -202,8 +202,8 @@ def told(plan: Plan, runs: Iterable[Run]) -> str:
         text += f"- stage {stage!r}: {counts.total()} {problem}: {', '.join(shown)}\n"
     for stage, changed in changes.items():
         text += (
-            f"- stage {stage!r} changes {', '.join(changed)}: other stages do not see this change, "
-            "only what the stage returns (docs/own-op.md)\n"
+            f"- stage {stage!r} changes {', '.join(changed)}: other stages do not see this "
+            "change, but only what this stage returns (docs/own-op.md)\n"
         )
     return text
 

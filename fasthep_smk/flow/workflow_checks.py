@@ -231,5 +231,5 @@ def _port_findings(stage: YamlMapping, key: str, workflow: str) -> Iterator[Find
                 "and drops the others",
                 value=", ".join(names),
                 expected="at most one port of each stage",
-                hint="put a stage in between that passes the second port on",
+                hint="add a stage in between, which passes on the second port",
             )

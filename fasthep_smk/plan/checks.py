@@ -81,7 +81,7 @@ def _product_findings(variation: Variation, workflow: str) -> Iterator[Finding]:
                 key=f"analysis.stages[{stages[0]!r}]",
                 problem=f"makes {len(stages)} {kind} products that would share one file, {name!r}",
                 expected=f"an operation that returns at most one {kind}",
-                hint=f"make each {kind} in a stage of its own, chosen by a parameter",
+                hint=f"make each {kind} in a stage of its own; let a parameter choose the {kind}",
             )
         elif len(stages) > 1:
             yield Finding(
@@ -123,7 +123,8 @@ def _sink_findings(node: Node, variation: Variation, workflow: str) -> Iterator[
             value=template,
             expected="{dataset} in the path"
             if key == "path"
-            else "applies_to with one dataset, since a plot's file name cannot contain {dataset}",
+            else "'applies_to' with one dataset, because a plot's file name cannot contain "
+            "{dataset}",
             hint="or 'when: final' for one file of the whole run",
         )
     if node.scope == "partition" and _collides(node, key, template, places):

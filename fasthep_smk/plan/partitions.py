@@ -314,8 +314,8 @@ def _size_warnings(
         entries = max(facts[file].entries[tree] for tree in trees)
         if entries > nevents:
             yield (
-                f"dataset {dataset!r} says nevents: {nevents}, but {file} holds {entries} entries: "
-                f"jobs read only the first {nevents}, as FAST-HEP does"
+                f"dataset {dataset!r} has 'nevents: {nevents}', but {file} holds {entries} "
+                f"entries: like FAST-HEP, jobs read only the first {nevents}"
             )
 
 

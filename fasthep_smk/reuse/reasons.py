@@ -345,10 +345,10 @@ def _reads(old: list[str], now: list[str], job: Job, valid: Mapping[str, object]
     removed = [folder for folder in old if folder not in now]
     again = [folder for folder in now if folder in old and folder not in valid]
     if job.origin is None and again:
-        yield f"{len(again)} of the {len(now)} jobs whose results it reads run again"
+        yield f"it reads the results of {len(now)} jobs, and {len(again)} of these jobs run again"
     if job.origin is None and (added or removed):
         counts = f"{len(added)} new, {len(removed)} gone"
-        yield f"it reads the results of other jobs than before ({counts})"
+        yield f"the jobs whose results it reads have changed ({counts})"
 
 
 def _short(node: str) -> str:

@@ -76,7 +76,7 @@ def last_word(translation: Translation, limit: Limit) -> str:
         [
             f"THE RESULTS ARE INCOMPLETE: {count(len(without), total)}:",
             *(f"    {line(entry)}" for entry in missing_entries(lacking.values(), without)),
-            f"{limit.said(total)}; the next run tries the missing ones again",
+            f"{limit.said(total)}; the next run tries the missing partitions again",
             *([f"THE RESULTS ARE A SAMPLE: {said_of_sample(sample.as_data())}"] if sample else []),
         ]
     )

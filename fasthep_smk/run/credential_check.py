@@ -178,5 +178,5 @@ def _not_shared(credentials: Iterable[Credential]) -> Iterable[str]:
             name = variable.get(credential.kind, "KRB5CCNAME")
             yield (
                 f"the {credential.name} is in {credential.path}, which workers on other machines "
-                f"do not see: put it where they see it, and set {name} to its path"
+                f"do not see: put it into a folder that they see, and set {name} to its new path"
             )

@@ -37,10 +37,10 @@ _AT_ONCE = 500
 #: Why jobs of an earlier run are cancelled.
 _CHANGED = "this run does not need them, or needs different jobs"
 _OTHER = (
-    "only jobs of Slurm and HTCondor can be taken over, and none in transfer mode, in a group or "
-    "in a container"
+    "only jobs of Slurm and HTCondor can be taken over, except jobs in transfer mode, in a group "
+    "or in a container"
 )
-_VARIABLES = "environment variables have changed while they waited"
+_VARIABLES = "environment variables have changed while these jobs waited"
 _PILOT = "a pilot ends with its run, and its jobs run again"
 
 

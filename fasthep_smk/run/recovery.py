@@ -81,14 +81,14 @@ def run_to_the_end(
             elif rounds_left > 0 and kinds & _GOES_ON:
                 print(
                     f"{error}\nsome jobs failed because files are damaged or have changed: "
-                    "all jobs that failed run again",
+                    "all failed jobs run again",
                     file=output,
                 )
             elif not apart and accept_missing.lost_with_others(error, translation):
                 apart = True
                 print(
-                    f"{error}\npartitions that shared a batch job with a failed one run again, "
-                    "each in a batch job of its own",
+                    f"{error}\npartitions that shared a batch job with a failed partition run "
+                    "again, each in a batch job of its own",
                     file=output,
                 )
             else:

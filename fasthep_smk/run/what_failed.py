@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: Number of failed jobs that are reported in full; the batch system is asked about these only.
 _SHOWN = 10
-_WITHOUT_A_WORD = "ended without an error message: killed, perhaps because memory ran out"
+_WITHOUT_A_WORD = "ended without an error message: it was killed, perhaps because memory ran out"
 #: So many datasets are named.
 _NAMED = 5
 #: So many frames are shown.

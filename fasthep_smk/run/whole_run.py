@@ -60,7 +60,7 @@ def run_whole(
         from fasthep_smk.translate.translation import Start
 
         if problem := problem_above(build, workflow=settings.workflow):
-            instead = f"replace {settings.outdir} by their own folder while this run goes on"
+            instead = f"replace {settings.outdir} with their own folder while this run goes on"
             pipeline.warn([f"{problem}: they can {instead}"])
         start = Start(settings=settings, root=Path.cwd(), build=build, aside=folder / "aside")
         loaded = pipeline.up_to(pipeline.load, start)

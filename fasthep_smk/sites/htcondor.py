@@ -307,7 +307,7 @@ def draft() -> Draft | None:
     with_gpus = [slot for slot in shapes if slot[2]]
     if with_gpus:
         profiles["gpu"] = {"resources": _share(with_gpus[0]) | {"gpus": 1}}
-    remarks = ["The slots, how many of each kind:"]
+    remarks = ["The number of slots of each kind:"]
     remarks += [f"    {line}" for line in in_words(nodes(), "slot")]
     pools = {
         "default": {"resources": {"disk": "1GB"}, "config": {"walltime": "01:00:00"}},

@@ -129,7 +129,7 @@ def draft() -> Draft | None:
     with_gpus = [partition for partition in by_name.values() if partition.gpus]
     if with_gpus:
         profiles["gpu"] = _profile(max(with_gpus, key=lambda partition: partition.gpus), gpus=1)
-    remarks = ["The nodes, how many of each kind, and how long a job may last:"]
+    remarks = ["The number of nodes of each kind, and how long a job may last:"]
     remarks += [f"    {line}" for line in in_words(nodes(), "node")]
     remarks += [
         f"    {partition.name}: "

@@ -16,7 +16,7 @@ from fasthep_smk.util.shapes import ready
 #: ``unfinished``: it has ended well, but Snakemake was told to leave jobs out.
 Outcome = Literal["running", "finished", "unfinished", "failed", "stopped"]
 #: What an unfinished run means for its user.
-UNFINISHED = "Snakemake has not run all jobs: an option after --, or the profile, left some out"
+UNFINISHED = "Snakemake has not run all jobs: an option after -- or in the profile left some out"
 
 
 class LastRun(TypedDict):

@@ -33,7 +33,7 @@ def build_folder(outdir: Path) -> Path:
             "FAST-HEP uses this name inside a build folder",
             key="--outdir",
             value=str(outdir),
-            expected=f"another name than {', '.join(_RESERVED_FOLDERS)}",
+            expected=f"a name other than {', '.join(_RESERVED_FOLDERS)}",
         )
     if build.exists() and not build.is_dir():
         raise Findings.one("is a file, not a folder", key="--outdir", value=str(outdir))

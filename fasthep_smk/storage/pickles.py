@@ -129,7 +129,8 @@ def sent(pickled: bytes | Path, *, key: str | None = None, file: str | None = No
             f"this may not come back from a worker: {error}",
             file=file,
             key=key,
-            expected="arrays, histograms, plain data or objects of classes in smk: pickles_of",
+            expected="arrays, histograms, plain data or objects of the classes in 'smk: "
+            "{pickles_of: [...]}'",
             hint=fix if error.names else None,
         ) from error
 

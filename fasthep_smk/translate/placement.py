@@ -328,7 +328,7 @@ def _too_long(used: Iterable[Attempt], longest: int | None, file: str) -> Iterab
         if longest is not None and walltime is not None and walltime > longest:
             yield Finding(
                 key=attempt.place("config.walltime"),
-                problem=f"pool {attempt.pool!r} asks for more time than the site gives",
+                problem=f"pool {attempt.pool!r} asks for more time than the site allows",
                 value=f"walltime: {attempt.request.shown('walltime')}",
                 expected=f"at most {format_duration(longest)} ({file}: limits.walltime)",
             )

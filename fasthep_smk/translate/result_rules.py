@@ -70,7 +70,7 @@ def asked():
     """Return the results of the analysis, and the files in their folders that it does not make."""
     done = subprocess.run([*HAND_OVER, "ask"], stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        raise WorkflowError("fasthep-smk does not take the analysis: its message stands above")
+        raise WorkflowError("fasthep-smk does not take the analysis: see its message above")
     return json.loads(done.stdout)
 
 

@@ -107,8 +107,8 @@ def amounts(
         sized.notes.append(
             f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is set: "
             f"jobs request {format_bytes(FIRST_MEMORY)} per cpu at first, and later what earlier "
-            "jobs of their rule used. resources: {memory: ...} sets the memory; config: {sizes: "
-            "fixed} leaves it to the batch system"
+            "jobs of their rule used. 'resources: {memory: ...}' sets the memory; 'config: "
+            "{sizes: fixed}' leaves it to the batch system"
         )
     return sized
 

@@ -599,7 +599,7 @@ def _selected(
             file=workflow,
             key="systematics.variations",
             value=as_yaml(wanted),
-            expected=", ".join(names) or "no --variation: the workflow has no systematics",
+            expected=", ".join(names) or "no --variation (the workflow has no systematics)",
             hint=f"did you mean {close!r}?" if close else None,
         )
     return chosen

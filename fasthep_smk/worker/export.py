@@ -83,7 +83,9 @@ def for_root(whole: hist.BaseHist, name: str) -> Iterator[tuple[str, hist.BaseHi
         split.pop()  # a labelled axis is better than no axis
     left = len(whole.axes) - len(split)
     if left > _MOST_AXES:
-        raise SmkError(_refused(name, f"has {left} axes that are not categories, more than 3"))
+        raise SmkError(
+            _refused(name, f"has {left} axes that are not categories; at most 3 are possible")
+        )
     choices = [[*enumerate(map(encode, whole.axes[at])), *_other(whole.axes[at])] for at in split]
     for chosen in itertools.product(*choices):
         bins = dict(zip(split, (number for number, _ in chosen), strict=True))

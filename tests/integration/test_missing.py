@@ -164,7 +164,7 @@ def test_a_run_ends_without_what_is_missing_and_says_so(
     assert said.splitlines()[-3:] == [
         "fasthep-smk: THE RESULTS ARE INCOMPLETE: 1 of 3 partitions is missing:",
         f"    data: data/data_1.root, all entries: {WHY}",
-        "--accept-missing 1 accepts 1 of 3; the next run tries the missing ones again",
+        "--accept-missing 1 accepts 1 of 3; the next run tries the missing partitions again",
     ]
     entry = {"dataset": "data", "file": "data/data_1.root", "start": None, "stop": None}
     entry |= {"id": "events__data__1", "reason": WHY}

@@ -151,7 +151,7 @@ def test_libraries_find_nothing_there(
     done = smk(AS_COMMAND, project, "workflow.yaml", "-j", "2")
     assert done.returncode == 0, done.stderr
     assert ran(project) == {"mine"}
-    assert f"{project}/bonus.py is not imported for lib_of_others" in done.stderr
+    assert f"the module 'bonus', but {project}/bonus.py is not imported" in done.stderr
 
 
 #: How a library imports ``helper`` because it was told to: what it has, and what own code does.

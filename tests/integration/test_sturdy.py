@@ -425,8 +425,8 @@ def test_a_build_folder_on_a_read_only_disk_is_named(
     ("case", "command"),
     in_turn(
         [
-            ("mkfifo workflow.yaml", "is a pipe or a device: it must be a file"),
-            ("ln -s /dev/null workflow.yaml", "is a pipe or a device: it must be a file"),
+            ("mkfifo workflow.yaml", "is a pipe or a device, but must be a file"),
+            ("ln -s /dev/null workflow.yaml", "is a pipe or a device, but must be a file"),
             ("ln -s nowhere workflow.yaml", "does not exist"),
             ("mkdir workflow.yaml", "is a folder, not a workflow file"),
         ],

@@ -23,7 +23,7 @@ body {{ font: 13px sans-serif; margin: 1em }}
 </style></head><body>
 <h1>{title}</h1>
 <p>{notes}</p>
-<p>A caller stands above the functions that it calls. The width of a frame shows its share. Click on
+<p>Each function is drawn below its caller. The width of a frame shows its share. Click on
 a frame to see it alone, or on the top row to see all frames. Hold the pointer over a frame to see
 its numbers.</p>
 {frames}

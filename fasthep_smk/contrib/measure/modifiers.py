@@ -133,8 +133,9 @@ class Memory(Measured):
                 frame = frame.add(f"{call.filename}:{call.lineno}", megabytes)
         notes += [
             f"The stage used at most {about_bytes(max(peak - before, 0))} more than at the start. "
-            f"The frames show a moment at which it held {about_bytes(held)}. Measured by "
-            "tracemalloc, which sees the memory of Python and NumPy, but not of other libraries."
+            f"The frames show a moment at which the stage held {about_bytes(held)}. tracemalloc "
+            "has measured this; it sees the memory of Python and NumPy, but not that of other "
+            "libraries."
         ]
 
 

@@ -36,15 +36,15 @@ _RENDER = "hep.render."
 #: The sections of a registry that a workflow's author chooses from: what is in them, and where a
 #: workflow names it.
 SECTIONS = {
-    "transforms": ("operation", "named by op: in a stage"),
-    "sources": ("source", "named by kind: in a source"),
-    "sinks": ("writer", "named by kind: below write:"),
-    _RENDER: ("renderer", "named by op: in a style"),
-    "observers": ("observer", "named by kind: below inspect: or observers:"),
-    "execution_modifiers": ("modifier", "listed in execution.modifiers of a stage"),
+    "transforms": ("operation", "in 'op' of a stage"),
+    "sources": ("source", "in 'kind' of a source"),
+    "sinks": ("writer", "in 'kind', below 'write'"),
+    _RENDER: ("renderer", "in 'op' of a style"),
+    "observers": ("observer", "in 'kind', below 'inspect' or 'observers'"),
+    "execution_modifiers": ("modifier", "in 'execution.modifiers' of a stage"),
     "functions": ("function", "in expressions"),
     "constants": ("constant", "in expressions"),
-    "hooks": ("hook", "named by kind: below execution_hooks:"),
+    "hooks": ("hook", "in 'kind', below 'execution_hooks'"),
 }
 _PLACES = dict(SECTIONS.values())
 #: What FAST-HEP hands an implementation besides its parameters.
@@ -258,7 +258,7 @@ def _in_brief(components: Iterable[Component]) -> Iterator[str]:
             mark = " (own)" if entry.own else ""
             yield f"    {name:{width}}{mark}  {printable(entry.problem or entry.summary)}".rstrip()
         yield ""
-    yield "'fasthep-smk ops NAME' describes the one of this name"
+    yield "'fasthep-smk ops NAME' describes one of them"
 
 
 def _in_full(components: Iterable[Component]) -> Iterator[str]:

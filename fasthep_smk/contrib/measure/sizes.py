@@ -23,7 +23,7 @@ from fasthep_smk.util.units import format_bytes, format_duration
 _HEAD = """\
 # Memory and time that the jobs in {build} used, and what such jobs should ask for.
 # Edit the values below `ask`; those below `measured` are for information only.
-# To use it: fasthep-smk workflow.yaml --sizes FILE
+# To use this file: fasthep-smk workflow.yaml --sizes FILE
 """
 
 

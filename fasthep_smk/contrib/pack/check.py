@@ -94,9 +94,9 @@ def _judge(done: subprocess.CompletedProcess[str]) -> None:
         findings.append(
             Finding(
                 key="packed environment",
-                problem=f"it uses {len(libraries)} libraries of this machine that are not packed",
+                problem=f"it uses {len(libraries)} libraries of this machine, and lacks them",
                 value=", ".join(libraries),
-                hint="a node may lack these libraries: install packages (wheels) with them inside",
+                hint="install wheels that contain these libraries, because a node may lack them",
             )
         )
     if findings:

@@ -242,7 +242,7 @@ def verdict(comparison: Comparison) -> str:
 
 def sections(comparison: Comparison) -> list[Section]:
     """Return the tables on what differs; those that would be empty are left out."""
-    largest = f"The table has the {_BINS} bins of each histogram and dataset that differ most."
+    largest = f"For each histogram and dataset, the {_BINS} bins that differ most are listed."
     tables = [
         _table("Partitions that differ", comparison.partitions, "file", "entries"),
         _table("Cutflows that differ", comparison.cutflows, "cutflow", "cut"),

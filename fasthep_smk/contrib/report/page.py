@@ -83,7 +83,7 @@ def _refuse_other(path: Path) -> None:
         return
     if begins and begins != _BEGINNING.encode():
         raise Findings.one(
-            "fasthep-smk has not written this file, so it does not replace it",
+            "is kept, because fasthep-smk has not written this file",
             file=str(path),
             hint="move it away, then run the same command again",
         )
@@ -248,8 +248,8 @@ def _histograms(build: Path, report: Report) -> str:
         "histogram with several axes has a plot for each axis, summed over the other axes."
     )
     why = (
-        "not drawn, or drawn without variations, because the page has no room, the bins differ "
-        "from those of the nominal, or the file cannot be read"
+        "not drawn, or drawn without variations, because the page has no room, because the bins "
+        "differ from those of the nominal, or because the file cannot be read"
     )
     return f"<p class=note>{note}</p>{_gallery('plots small', figures, why, left_out)}"
 
@@ -279,7 +279,9 @@ def _plots(build: Path, report: Report) -> str:
         name = escape(file.file.removeprefix("artifacts/"))
         image = _link(file.file, f'<img src="{source}" alt="{name}">')
         figures.append(f"<figure>{image}<figcaption>{name}</figcaption></figure>")
-    return _gallery("plots", figures, "plots of variations, or too large for this page", left)
+    return _gallery(
+        "plots", figures, "plots of variations, and plots that are too large for this page", left
+    )
 
 
 def _charts(facts: Facts, report: Report) -> str:
@@ -290,9 +292,9 @@ def _charts(facts: Facts, report: Report) -> str:
     kept = f" Not shown: jobs of earlier runs whose results are still valid ({report.earlier})."
     charts = {
         "timeline": "When each job ran. Each row belongs to a pool on a host, and holds one job at "
-        "a time. A red frame marks a failed attempt, ◆ an attempt after a failed one.",
-        "concurrency": "How many jobs of each pool ran at a time, with the pool's limit (dashed), "
-        f"and how many were ready but waited{why}.",
+        "a time. A red frame marks a failed attempt, ◆ marks a retry.",
+        "concurrency": "For each pool: how many jobs ran at a time, the pool's limit (dashed), "
+        f"and how many jobs were ready but waited{why}.",
         "memory": "The range of memory that the jobs of each rule used. If the jobs asked for "
         "memory, a line shows the amount, and the scale is logarithmic.",
     }
@@ -303,7 +305,7 @@ def _charts(facts: Facts, report: Report) -> str:
         if name != "memory" or facts.new
     )
     return (
-        "<p class=note>The jobs of the last run, by the time since it began."
+        "<p class=note>The jobs of the last run. Times count from the start of this run."
         f"{kept if report.earlier else ''} Grey: a job was ready but waited."
         f"{' Pale: still running.' if report.counts['running'] else ''}"
         "</p><noscript><p class=note>These charts need JavaScript.</p></noscript>"
@@ -383,7 +385,7 @@ def _rule(row: RuleFacts, readers: Iterable[str]) -> str:
     facts += [("pool", escape(", ".join(row.pools))), ("jobs", counts)]
     facts += [("reads", reads), ("read by", read_by)]
     total, kept = sum(row.states.values()), len(row.jobs)
-    of = f"{kept} of {amount(total)} jobs: failed and running jobs first, then the longest."
+    of = f"{kept} of {amount(total)} jobs: failed and running jobs, then the longest jobs."
     return (
         f'<details class="rule" id="rule-{encode(row.rule)}"><summary>{escape(row.rule)}</summary>'
         f'<div><dl class="facts">{_described(facts)}</dl>'

@@ -23,8 +23,8 @@ from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.storage import failures
 
 _KEPT = (
-    "Each cell has the events after the cut, and their shares of the events before this cut and "
-    "before all cuts."
+    "Each cell shows the events after the cut, as a number, as a share of the events before this "
+    "cut, and as a share of the events before all cuts."
 )
 _OLDER = "These variations come from an earlier run, and are not compared with the others: "
 _CHANGES = "Columns of variations show by how much the sum of weights differs from the nominal."
@@ -188,7 +188,7 @@ def _results(report: Report) -> list[Section]:
                 **{name: change(row.sum, sums.get(name)) for name in varied},
             }
         )
-    outside = "Sums include under- and overflow; 'outside the axes' is under- and overflow alone."
+    outside = "Sums include under- and overflow; 'outside the axes' is only under- and overflow."
     skims = [
         {
             "skim": row.name,
@@ -199,7 +199,7 @@ def _results(report: Report) -> list[Section]:
         }
         for row in report.skims
     ]
-    written = "Events in the skims; the files themselves are below."
+    written = "The events in the skims. The files themselves are listed below."
     files = [{"file": Link(row.file, row.file), "size": size(row.size)} for row in report.files]
     return [
         Section("histograms", "Histograms", histograms, [outside, *_notes(report, varied)]),
@@ -232,7 +232,7 @@ def _rules(report: Report) -> Section:
     ]
     notes = [
         "The table counts all jobs that are done. Earlier: jobs that ran in an earlier run. "
-        "Queue: median wait in the batch system. Memory: the most that one job used.",
+        "Queue: median wait in the batch system. Memory: the highest use of one job.",
         "CPU: CPU time as a share of run time × cpus. "
         "Read, written: bytes of all read and write calls. Events/s: speed of one job. "
         "'fasthep-smk sizes' proposes how much memory and time jobs should ask for.",
@@ -248,7 +248,7 @@ def _reasons(report: Report) -> Section:
     ]
     kept = report.earlier
     notes = [
-        f"{amount(kept)} of the jobs that are done ran in an earlier run; their results are valid."
+        f"The results of {amount(kept)} jobs come from an earlier run, and are still valid."
         if kept
         else "No result of an earlier run is still valid."
     ]

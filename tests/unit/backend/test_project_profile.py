@@ -45,7 +45,7 @@ def test_a_registry_of_the_users_is_refused_with_the_lines_to_add(tmp_path: Path
     own.write_text("includes: ['hepflow:registry', mine]\n")
     with pytest.raises(Findings, match=r"- hepflow:registry\n +- fasthep_smk:registry"):
         enable(tmp_path)
-    with pytest.raises(Findings, match="is not removed: you have edited it"):
+    with pytest.raises(Findings, match="is not removed, because somebody has edited it"):
         disable(tmp_path)
     (own.parent / "mine.yaml").write_text(f"includes: ['{OURS}']\n")
     assert not enable(tmp_path).written, "it leads there already"
@@ -56,7 +56,7 @@ def test_an_edited_file_is_not_removed(tmp_path: Path) -> None:
     enable(tmp_path)
     with (tmp_path / PATH).open("a") as stream:
         stream.write("  - mine\n")
-    with pytest.raises(Findings, match="is not removed: you have edited it"):
+    with pytest.raises(Findings, match="is not removed, because somebody has edited it"):
         disable(tmp_path)
     assert (tmp_path / PATH).is_file()
 

@@ -99,7 +99,7 @@ def test_slurm_needs_a_folder_for_what_it_does_not_send(tmp_path: Path) -> None:
     staging = {"mode": "transfer"}
     profile = site(tmp_path, "slurm", staging=staging, environment=PACKED)
     assert (
-        "pools.yaml: staging.folder: is missing: Slurm does not send files to jobs"
+        "pools.yaml: staging.folder: is missing: Slurm itself does not send files to jobs"
         in read(profile)[1]
     )
     profile = site(tmp_path, "slurm", staging={**staging, "folder": "/s"}, environment=PACKED)
@@ -130,7 +130,7 @@ def test_on_one_machine_it_means_nothing() -> None:
     assert findings == ""
     assert found is not None
     assert found.notices == (
-        "workflow.yaml: staging.mode: 'transfer' has no effect: jobs run on this machine",
+        "workflow.yaml: staging.mode: 'transfer' has no effect, because jobs run on this machine",
     )
     assert not place([], found)[0].transfers
 

@@ -171,7 +171,7 @@ def test_a_mistake_is_named_with_what_was_meant(
         (workflow(data={"datasets": [{"name": "a", "xs": float("nan")}]}),
          "xs: is not a valid value\n    found: .nan\n    expected: the cross-section, a number"),
         (stage("hep.hist", axes=[AXIS], storage="count", weight_expr="w"),
-         "weight_expr: is not used with storage: count\n    found: 'w'"),
+         "weight_expr: is not used with 'storage: count'\n    found: 'w'"),
         ({**workflow(), True: {"a": 1}}, "True: unknown key"),
         (workflow(_common={}), "_common: unknown key"),
     ],

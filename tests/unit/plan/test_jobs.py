@@ -252,9 +252,9 @@ class TestRoutes:
         router = self.gpu_default({"id": "G", "execution": execution})
         found = cut({"nominal": plan}, "auto", [SIM], router)
         assert [(task.stages, task.route.pools, task.route.why) for task in found] == [
-            (("read.events", "A"), ("plain",), "the stage names no pool, see default_pools.cpu"),
-            (("G",), ("cuda",), "the stage needs a GPU, see default_pools.gpu"),
-            (("H",), ("plain",), "the stage names no pool, see default_pools.cpu"),
+            (("read.events", "A"), ("plain",), "the stage names no pool (see default_pools.cpu)"),
+            (("G",), ("cuda",), "the stage needs a GPU (see default_pools.gpu)"),
+            (("H",), ("plain",), "the stage names no pool (see default_pools.cpu)"),
         ]
 
     def test_what_a_stage_asks_for_itself_gives_it_a_job_of_its_own(self) -> None:

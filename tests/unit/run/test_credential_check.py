@@ -150,7 +150,7 @@ def test_a_file_that_workers_do_not_see(
     monkeypatch.setattr(credential_check, "_NOT_SHARED", (str(tmp_path),))
     (said,) = check([], [], placed([], TOKEN))
     assert "which workers on other machines do not see" in said
-    assert "set BEARER_TOKEN_FILE to its path" in said
+    assert "set BEARER_TOKEN_FILE to its new path" in said
     assert check([], [], placed([], TOKEN, system="local")) == []
 
 

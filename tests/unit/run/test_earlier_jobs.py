@@ -114,5 +114,5 @@ def test_what_may_go_on_is_named_where_nobody_can_be_asked(other: Path) -> None:
     assert f"{UNKNOWN}; submitted jobs that may still run: 7.1, 8" in status.as_text(
         status.look(other)
     )
-    with pytest.raises(RunFailed, match="own command, and the run submits it again"):
+    with pytest.raises(RunFailed, match="own command; the run then submits it again"):
         background.retry("8", other)

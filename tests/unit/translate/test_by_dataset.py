@@ -220,7 +220,7 @@ def test_a_workflow_takes_a_name_away_that_a_profile_has() -> None:
             (
                 f"{{ttbra: {said}}}",
                 "workflow.yaml: execution.sizes.by_dataset.ttbra: the workflow has no "
-                "dataset of this name, and no file that matches it\n"
+                "dataset of this name, and no file that matches this pattern\n"
                 "    found: 'ttbra'\n    expected: ttbar or dy\n    hint: did you mean 'ttbar'?",
             )
             for said in ("{memory: 1GB}", "{}", "null")
@@ -228,7 +228,7 @@ def test_a_workflow_takes_a_name_away_that_a_profile_has() -> None:
         (
             "{'tt/7*.root': {memory: 1GB}}",
             "workflow.yaml: execution.sizes.by_dataset['tt/7*.root']: the workflow has no "
-            "dataset of this name, and no file that matches it\n"
+            "dataset of this name, and no file that matches this pattern\n"
             "    found: 'tt/7*.root'\n    expected: ttbar or dy",
         ),
         (

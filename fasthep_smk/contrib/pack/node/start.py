@@ -210,7 +210,7 @@ def make_room(cache: Cache, key: str, size: int, there: int) -> None:
         if size - there + LEFT_FREE > free:
             return f"{_shown(free)} are free, {_shown(size - there + LEFT_FREE)} are needed"
         if cache.limit is not None and taken + size > cache.limit:
-            return f"its limit of {_shown(cache.limit)} leaves less than the needed {_shown(size)}"
+            return f"its limit of {_shown(cache.limit)} leaves less than {_shown(size)} free"
         return ""
 
     for name in others:
