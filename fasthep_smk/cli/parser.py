@@ -370,7 +370,7 @@ def _add_init(commands: Commands) -> None:
     init = commands.add_parser(
         "init",
         help="write a first analysis, ready to run",
-        description="Write a first analysis, ready to run: a workflow with comments, an operation "
+        description="Write a first analysis, ready to run: a commented workflow, an operation, "
         "and generated events. With --from-root, write a workflow that reads your own file. "
         "Existing files are not overwritten.",
     )

@@ -357,7 +357,7 @@ def _unchanged(
             yield Finding(
                 file=workflow,
                 key=f"{key}.replace",
-                problem=f"replaces {name!r}, which is not used where names can be replaced",
+                problem=f"replaces {name!r}, which is in no place where names can be replaced",
                 expected=_REPLACED,
                 hint="define a column from it in a hep.define stage, and replace that column",
             )

@@ -176,8 +176,8 @@ _SENTENCE = {
 #: What only HTCondor's plugin reads.
 _HTCONDORS = frozenset({"htcondor_request_mem_mb", "htcondor_request_disk_mb", "request_gpus"})
 _ON_HTCONDOR = """\
-# These rules run on any executor, with any profile: in place of mem_mb, disk_mb and gpu, HTCondor's
-# plugin reads htcondor_request_mem_mb, htcondor_request_disk_mb and request_gpus.
+# These rules run on any executor, with any profile. HTCondor's plugin does not read mem_mb, disk_mb
+# and gpu, but htcondor_request_mem_mb, htcondor_request_disk_mb and request_gpus.
 """
 
 

@@ -227,7 +227,7 @@ def refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None
             file=environment.file,
             key="environment.type",
             value=as_yaml(refused[0]),
-            expected="a path without quotes ('), dollar signs, backslashes, colons and commas",
+            expected="a path without quotes ('), dollar signs, backslashes, colons or commas",
         )
 
 
