@@ -230,7 +230,7 @@ def _in_words(queued: Queued | None) -> str:
         return ""
     why = queued.reason if queued.where.startswith("rule ") else f"{queued.where}: {queued.reason}"
     if queued.held:
-        return f"its job does not start by itself ({why})"
+        return f"its job will not start until somebody acts ({why})"
     waits = queued.state == "waiting"
     return f": its job waits ({why})" if waits else ": its job runs, and has not answered"
 

@@ -203,7 +203,7 @@ def told(plan: Plan, runs: Iterable[Run]) -> str:
     for stage, changed in changes.items():
         text += (
             f"- stage {stage!r} changes {', '.join(changed)}: other stages do not see this "
-            "change, but only what this stage returns (docs/own-op.md)\n"
+            "change; they see only what this stage returns (docs/own-op.md)\n"
         )
     return text
 

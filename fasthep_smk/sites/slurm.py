@@ -415,6 +415,6 @@ def remedy(said: str) -> str | None:
             return f"config: {{{key}}} in the pool, or in the site's pools.yaml; {where}"
     if _SIZES.search(said):
         return (
-            "ask for less (resources: of the pool): 'sinfo --format=\"%R %c %m\"' lists the nodes"
+            "ask for less under 'resources' of the pool; 'sinfo --format=\"%R %c %m\"' lists the nodes"
         )
     return None

@@ -318,7 +318,7 @@ def test_the_doctor_has_one_reason_for_each_pool(cluster: Cluster, system: str) 
     text, fix = found["pool 'wrong'"]
     assert text.startswith(f"could not be submitted: {said}")
     assert fix.startswith(wanted)
-    assert found["pool 'late'"][0] == f"its job does not start by itself ({reason})"
+    assert found["pool 'late'"][0] == f"its job will not start until somebody acts ({reason})"
     assert "base64" not in str(found)
     assert seconds < 60  # of 300
 

@@ -94,7 +94,7 @@ def _judge(done: subprocess.CompletedProcess[str]) -> None:
         findings.append(
             Finding(
                 key="packed environment",
-                problem=f"it uses {len(libraries)} libraries of this machine, and lacks them",
+                problem=f"it needs {len(libraries)} libraries of this machine that it does not contain",
                 value=", ".join(libraries),
                 hint="install wheels that contain these libraries, because a node may lack them",
             )
