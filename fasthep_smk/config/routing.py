@@ -320,7 +320,7 @@ class Router:
         for pool in {pool.name: pool for pool in used if pool.name not in left}.values():
             layers = [layer for layer in pool.layers if "fallback_after" in layer.content]
             if pool.settings.fallback_after is not None and layers:
-                hint = f"add 'fallback: POOL' under 'execution' of a stage that uses pool {pool.name!r}"
+                hint = f"add 'fallback: POOL' to 'execution' of a stage that uses {pool.name!r}"
                 yield _no_fallback(layers[-1], hint)
 
     def _too_much(self, stage: str) -> list[Finding]:

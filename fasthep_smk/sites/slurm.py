@@ -414,7 +414,5 @@ def remedy(said: str) -> str | None:
         if re.search(pattern, said, re.IGNORECASE):
             return f"config: {{{key}}} in the pool, or in the site's pools.yaml; {where}"
     if _SIZES.search(said):
-        return (
-            "ask for less under 'resources' of the pool; 'sinfo --format=\"%R %c %m\"' lists the nodes"
-        )
+        return "ask for less in 'resources' of the pool; see 'sinfo --format=\"%R %c %m\"'"
     return None

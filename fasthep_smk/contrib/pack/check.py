@@ -94,7 +94,7 @@ def _judge(done: subprocess.CompletedProcess[str]) -> None:
         findings.append(
             Finding(
                 key="packed environment",
-                problem=f"it needs {len(libraries)} libraries of this machine that it does not contain",
+                problem=f"it does not contain {len(libraries)} libraries that it needs",
                 value=", ".join(libraries),
                 hint="install wheels that contain these libraries, because a node may lack them",
             )
