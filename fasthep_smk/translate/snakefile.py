@@ -20,7 +20,6 @@ COMMON = '''\
 import json
 import os
 import shlex
-import sys
 import time
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -153,16 +152,6 @@ def targets():
     jobs = [job for table in TASKS.values() for job in table["jobs"].values()]
     records = {job["record"]: job["folder"] for job in jobs if job["target"]}
     return list(dict.fromkeys(MARKERS.get(records[path], path) for path in records))
-
-
-def shown():
-    """Return the plots that exist, for a report of Snakemake; nothing if it makes no report."""
-    if not {"--report", "--reporter"} & {word.partition("=")[0] for word in sys.argv}:
-        return []
-    from fasthep_smk.executors import snakemake_report
-
-    snakemake_report.take_times(SMK.parent)
-    return [report(path, **how) for path, how in snakemake_report.plots(SMK.parent)]
 '''
 
 _SENTENCE = {
@@ -207,7 +196,6 @@ def render(
         "rule all:\n"
         "    input:\n"
         "        targets(),\n"
-        "        shown(),\n"
     ]
     makers = {job.folder: rule for rule in rules for job in rule.jobs.values()}
     parts += [_rule(rule, makers, conda=conda, outside=rule.name in outside) for rule in rules]

@@ -300,30 +300,6 @@ def test_what_a_page_asks_for_would_be_seen(tmp_path: Path) -> None:
 # --- for those who use Snakemake's own -----------------------------------------------------------
 
 
-def test_snakemakes_own_report_shows_plots_and_times(
-    ran: Path, snakemake: Run, tmp_path: Path, records: list[dict[str, Any]]
-) -> None:
-    page = tmp_path / "r.html"
-    done = snakemake("-s", "smk/Snakefile", "--report", str(page), cwd=ran)
-    assert done.returncode == 0, done.stderr
-    assert "Missing metadata" not in done.stderr
-    text = page.read_text()
-    told = {
-        name: json.loads(value)
-        for name, value in re.findall(r"^ *var (\w+) = (\{.*\});$", text, re.MULTILINE)
-        if name in ("runtimes_spec", "results", "categories")
-    }
-    times = told["runtimes_spec"]["data"]["values"]
-    assert sorted((one["rule"], round(one["runtime"], 2)) for one in times) == sorted(
-        (one["rule"], round(one["ended"] - one["started"], 2)) for one in records
-    )
-    results = told["results"]
-    plots = {str(path.relative_to(ran)) for path in ran.rglob("artifacts/plots/*.png")}
-    assert set(results) == plots != set()
-    assert all("Met, drawn by hep.render.hist1d" in one["caption"] for one in results.values())
-    assert list(told["categories"]) == ["Met"]
-
-
 def test_a_logger_plugin_writes_beside_ours(analysis: Path, smk: Run) -> None:
     pytest.importorskip("snakemake_logger_plugin_rich")
     done = smk("workflow.yaml", "-j", "2", "--", "--logger", "rich", cwd=analysis)

@@ -32,7 +32,6 @@ NAMED_BELOW = {
     ("fasthep_smk.translate.placement", "fasthep_smk.contrib.pilots.crews"),
     # Files of the build folder say what Snakemake starts or imports.
     ("fasthep_smk.translate.result_rules", "fasthep_smk.cli.hand_over"),
-    ("fasthep_smk.translate.snakefile", "fasthep_smk.executors"),
     # A run starts Snakemake through the module that its batch system names.
     ("fasthep_smk.sites.htcondor", "fasthep_smk.executors.htcondor"),
     ("fasthep_smk.sites.local", "fasthep_smk.executors.local"),

@@ -156,17 +156,6 @@ FALLBACK = Patch(
     module="executors/fallback.py",
     test="tests/unit/executors/test_fallback.py",
 )
-REPORT_TIMES = Patch(
-    replaces=(
-        "snakemake.report:auto_report",
-        "snakemake.persistence:PersistenceBase.metadata",
-    ),
-    why="a report takes the times of jobs from notes that a run does not keep: two files for each",
-    upstream="report-needs-metadata.py",
-    until="a report takes times from benchmarks, too",
-    module="executors/snakemake_report.py",
-    test="tests/unit/executors/test_snakemake_report.py",
-)
 SIZES_ONCE = Patch(
     replaces=(f"{_SCHEDULER}.update_input_sizes",),
     why="after each job the sizes of what all waiting jobs read are asked for: 500 jobs, 0.1 s",
