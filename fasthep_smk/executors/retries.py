@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -42,20 +42,14 @@ _AMOUNTS = {kind: name for name, kind in GROWING.items()}
 _NOT_AGAIN = "; not tried again: no other attempt would get more"
 
 
-@dataclass(frozen=True)
-class Decision:
-    """Whether a job is tried ``again``, and whether it ``counts`` as an attempt that it failed."""
+def decide(cause: Cause, before: int = 0) -> Literal["same", "next", "none"]:
+    """Return at which attempt a job is tried again that has failed.
 
-    again: bool
-    counts: bool = True
-
-
-def decide(cause: Cause, before: int = 0) -> Decision:
-    """Return what becomes of a job that has failed, as often ``before`` for the same cause."""
+    ``before`` is how often it has for the same cause.
+    """
     if cause == "refused":
-        return Decision(again=False)
-    blameless = cause == "wanted" or before < _MOST.get(cause, 0)
-    return Decision(again=True, counts=not blameless)
+        return "none"
+    return "same" if cause == "wanted" or before < _MOST.get(cause, 0) else "next"
 
 
 class Retries:
@@ -73,17 +67,17 @@ class Retries:
         """
         if cause == "error":
             cause = self._cause(job, said or "")
-        verdict = decide(cause, self._before[cause, job.jobid])
+        attempt = decide(cause, self._before[cause, job.jobid])
         self._before[cause, job.jobid] += 1
-        if not verdict.counts:
+        if attempt == "same":
             self.hand_back(job)
-        elif not verdict.again:
+        elif attempt == "none":
             job.attempt = job.restart_times + 1
         else:
             # What cannot be read says nothing: the next attempt is made.
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, SmkError):
                 pass_over_hopeless(job, self._build, sizes_of_run())
-        return not verdict.counts
+        return attempt == "same"
 
     def hand_back(self, job: SnakemakeJob) -> None:
         """Give a job that is not under way any more back to the scheduler, at the same attempt."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,9 +44,9 @@ def check(
         Findings: a credential that is required is missing, not valid, open to others, or does not
             last for the longest job.
     """
-    now = time.time()
+    now, system = time.time(), placement.site.system
     if not placement.credentials:
-        return [*_stays_here(placement), *found_in_passing(variations, now=now)]
+        return [*_stays_here(placement), *_found_in_passing(variations)]
     longest = _longest(rules, placement, valid)
     until = now + (_SOON if longest is None else longest)
     credentials = look(requirement.kind for requirement in placement.credentials)
@@ -58,10 +58,10 @@ def check(
         )
     ]
     only_said = allow_expiring or longest is None
-    refused = [problem for problem in wrong if not (problem.early and only_said)]
-    findings = [_finding(problem, longest) for problem in refused]
-    system = placement.site.system
-    findings += _out_of_reach(placement.credentials, credentials, system)
+    findings = [
+        *(_finding(problem, longest) for problem in wrong if not (problem.early and only_said)),
+        *(_out_of_reach(placement.credentials, credentials) if system != "local" else ()),
+    ]
     if findings:
         raise Findings(findings)
     warnings = [*_stays_here(placement), *(_warning(problem) for problem in wrong)]
@@ -96,21 +96,15 @@ def findings_now(required: Iterable[Requirement]) -> list[Finding]:
     return [_finding(item) for item in wrong]
 
 
-def found_in_passing(
-    variations: Iterable[Variation],
-    *,
-    now: float,
-    looked: Callable[[], Mapping[CredentialKind, Credential]] = look,
-) -> list[str]:
+def _found_in_passing(variations: Iterable[Variation]) -> list[str]:
     """Return warnings about credentials that no stage requires, if remote files are read."""
     if not reads_remote(variations):
         return []
-    warnings = []
-    for kind, credential in looked().items():
-        for problem in problems(Requirement(kind), credential, now=now):
-            shown = f"{problem.what} ({problem.found}), and some input files are remote"
-            warnings.append(f"{shown}: {problem.fix}")
-    return warnings
+    return [
+        f"{problem.what} ({problem.found}), and some input files are remote: {problem.fix}"
+        for kind, credential in look().items()
+        for problem in problems(Requirement(kind), credential, now=time.time())
+    ]
 
 
 def _finding(problem: CredentialProblem, longest: float | None = None) -> Finding:
@@ -135,24 +129,19 @@ def _warning(problem: CredentialProblem) -> str:
 
 
 def _out_of_reach(
-    required: Iterable[Requirement], credentials: Mapping[CredentialKind, Credential], system: str
+    required: Iterable[Requirement], credentials: Mapping[CredentialKind, Credential]
 ) -> Iterable[Finding]:
-    """Yield a token in a variable, where jobs run elsewhere: they would not get it.
+    """Yield a token in a variable: jobs that run elsewhere would not get it.
 
     A batch system would keep it, readable by others, in the records of its jobs.
     """
     for requirement in required:
         credential = credentials.get(requirement.kind)
-        if (
-            system != "local"
-            and requirement.kind == "token"
-            and credential is not None
-            and credential.path is None
-        ):
+        if requirement.kind == "token" and credential is not None and credential.path is None:
             yield Finding(
                 file=requirement.file or None,
                 key=requirement.key or None,
-                problem=f"the bearer token does not reach the jobs of {system}",
+                problem="the bearer token does not reach the jobs of a batch system",
                 value=f"in the variable {tokens.VARIABLE}, which is not passed to a batch system",
                 expected="a token in a file that the workers see",
                 hint=renewal(requirement, credential),

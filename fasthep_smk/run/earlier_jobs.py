@@ -24,7 +24,6 @@ from fasthep_smk.util.names import shell
 from fasthep_smk.util.waiting import until
 
 if TYPE_CHECKING:
-    from fasthep_smk.sites import Queued
     from fasthep_smk.translate.translation import Placed
 
 #: How long a submission may be under way whose process has ended, how long jobs may take to be
@@ -37,8 +36,8 @@ _AT_ONCE = 500
 #: Why jobs of an earlier run are cancelled.
 _CHANGED = "this run does not need them, or needs different jobs"
 _OTHER = (
-    "only jobs of Slurm and HTCondor can be taken over, except jobs in transfer mode, in a group "
-    "or in a container"
+    "jobs in transfer mode, in a group or in a container, and jobs of systems other than Slurm and "
+    "HTCondor, cannot be taken over"
 )
 _VARIABLES = "environment variables have changed while these jobs waited"
 _PILOT = "a pilot ends with its run, and its jobs run again"
@@ -54,8 +53,6 @@ def settle(placed: Placed, *, cancel: bool = False) -> list[str]:
     """
     build = placed.build
     noted = batch_jobs.read(build)
-    if not noted:
-        return []
     remaining = find(build, patience=_ARRIVAL)
     if remaining is None:
         text = _unanswered(noted, "an earlier run")
@@ -63,31 +60,26 @@ def settle(placed: Placed, *, cancel: bool = False) -> list[str]:
             raise RunFailed(f"{text}\nor add --cancel: the run then goes on without these jobs")
         batch_jobs.replace(build, [])
         return [text]
-    unwanted = (
-        {left.job.token: "" for left in remaining} if cancel else _unwanted(remaining, placed)
-    )
-    drop = [left for left in remaining if left.job.token in unwanted]
+    tokens = [left.job.token for left in remaining]
+    unwanted = dict.fromkeys(tokens, "") if cancel else _unwanted(remaining, placed)
     keep = [left for left in remaining if left.job.token not in unwanted]
-    lines = [_goes_on(keep)] if keep else []
-    if drop:
-        still = _cancel(build, drop, _END)
-        batch_jobs.replace(build, [*(left.job for left in keep), *map(_given_up, still)])
-        if still:
-            text = f"{_counted(still)} of an earlier run {_were(still)} cancelled, but still in "
-            text += f"the queue after {_END:.0f} s: {_ids(still)}"
-            if not cancel:
-                raise RunFailed(f"{text}\nrun again later, or add --cancel to continue now")
-            lines.append(text)
-        gone = [left for left in drop if left not in still and left.queued.state != "ending"]
-        for jobs in (_own(gone), _pilots(gone)):
-            why = "; ".join(
-                dict.fromkeys(filter(None, (unwanted[left.job.token] for left in jobs)))
-            )
-            if jobs:
-                text = f"{_counted(jobs)} of an earlier run cancelled"
-                lines.append(f"{text}: {why}" if why else text)
-    batch_jobs.replace(build, [left.job for left in keep])
-    return lines
+    drop = [left for left in remaining if left.job.token in unwanted]
+    still = _cancel(build, drop, _END)
+    going = [left.job for left in keep]
+    if still and not cancel:
+        batch_jobs.replace(build, [*going, *map(_given_up, still)])
+        raise RunFailed(f"{_slow(still)}\nrun again later, or add --cancel to continue now")
+    batch_jobs.replace(build, going)
+    lines = [_going(keep)] if keep else []
+    lines += [_slow(still)] if still else []
+    gone: dict[str, list[Left]] = {}
+    for left in drop:
+        if left not in still and left.queued.state != "ending":
+            gone.setdefault(unwanted[left.job.token], []).append(left)
+    return lines + [
+        f"{_counted(jobs)} of an earlier run cancelled" + (f": {why}" if why else "")
+        for why, jobs in gone.items()
+    ]
 
 
 def _unwanted(remaining: Iterable[Left], placed: Placed) -> dict[str, str]:
@@ -146,11 +138,9 @@ def drop_done(build: Path) -> None:
         remaining = find(build, patience=_ARRIVAL)
         if remaining is None:
             raise RunFailed(_unanswered(noted, "an earlier run"))
-        drop = [left for left in remaining if left.job.token in done]
-        still = _cancel(build, drop, _END) if drop else []
-        batch_jobs.replace(
-            build, [*(job for job in noted if job.token not in done), *map(_given_up, still)]
-        )
+        still = _cancel(build, [left for left in remaining if left.job.token in done], _END)
+        going = [job for job in noted if job.token not in done]
+        batch_jobs.replace(build, [*going, *map(_given_up, still)])
         await_end(build)
 
 
@@ -164,10 +154,7 @@ def await_end(build: Path) -> None:
     if left is None:
         raise RunFailed(_unanswered(batch_jobs.read(build), "an earlier run"))
     if left:
-        raise RunFailed(
-            f"cancelled jobs are still in the queue after {_END:.0f} s: {_ids(left)}\n"
-            "run again later"
-        )
+        raise RunFailed(f"{_slow(left)}\nrun again later")
 
 
 def _left(build: Path) -> list[Left] | None:
@@ -185,11 +172,11 @@ def take_back(build: Path) -> str | None:
     """
     noted = batch_jobs.read(build)
     remaining = find(build, patience=_SHORT) if noted else []
-    still = [Left(job, _nowhere(job)) for job in noted] if remaining is None else remaining
-    if remaining:
-        still = _cancel(build, remaining, _SHORT)
-    batch_jobs.replace(build, map(_given_up, still))
-    return _unanswered(noted, "this run") if remaining is None else None
+    if remaining is None:
+        batch_jobs.replace(build, [replace(job, signature="") for job in noted])
+        return _unanswered(noted, "this run")
+    batch_jobs.replace(build, map(_given_up, _cancel(build, remaining, _SHORT)))
+    return None
 
 
 def cancel_all(build: Path) -> list[str]:
@@ -202,10 +189,10 @@ def cancel_all(build: Path) -> list[str]:
     remaining = find(build, patience=_ARRIVAL) if noted else []
     if remaining is None:
         raise RunFailed(_unanswered(noted, "an earlier run"))
-    still = _cancel(build, remaining, _END) if remaining else []
+    still = _cancel(build, remaining, _END)
     batch_jobs.replace(build, map(_given_up, still))
     lines = [f"{_counted(remaining)} cancelled"] if remaining else []
-    return [*lines, *([f"still in the queue after {_END:.0f} s: {_ids(still)}"] if still else [])]
+    return [*lines, *([_slow(still)] if still else [])]
 
 
 def stay(build: Path) -> str | None:
@@ -217,7 +204,7 @@ def stay(build: Path) -> str | None:
         lines.append(_unanswered(noted, "this run"))
     elif own:
         lines.append(
-            f"{_jobs(own)} may still be in the queue: the same command takes them over, "
+            f"{_number(own, 'job')} may still be in the queue: the same command takes them over, "
             "or cancels them if you add --cancel"
         )
     if len(noted) > own:
@@ -227,46 +214,33 @@ def stay(build: Path) -> str | None:
 
 def _cancel(build: Path, jobs: Collection[Left], seconds: float) -> list[Left]:
     """Cancel jobs, and wait until they are gone; return those that are still there."""
-    for system in _systems(jobs):
-        ids = [
-            left.queued.batch_id
-            for left in jobs
-            if left.job.system == system and left.queued.state != "ending"
-        ]
+    systems = dict.fromkeys(left.job.system for left in jobs)
+    for system in systems:
+        mine = [left.queued for left in jobs if left.job.system == system]
+        ids = [queued.batch_id for queued in mine if queued.state != "ending"]
         for start in range(0, len(ids), _AT_ONCE):
             ask(sites.system(system).cancel(ids[start : start + _AT_ONCE]))
 
     def still() -> list[Left]:
-        queued = {system: sites.system(system).queued(build) for system in _systems(jobs)}
-        return [left for left in jobs if _is_among(left, queued[left.job.system])]
+        there = {system: _there(system, build) for system in systems}
+        return [left for left in jobs if _is_in(left, there[left.job.system])]
 
     return until(still, seconds=seconds, pause=_PAUSE, enough=operator.not_)
 
 
-def _systems(jobs: Iterable[Left]) -> list[str]:
-    return list(dict.fromkeys(left.job.system for left in jobs))
+def _there(system: str, build: Path) -> set[str] | None:
+    queued = sites.system(system).queued(build)
+    return None if queued is None else {job.batch_id for job in queued}
 
 
-def _is_among(left: Left, queued: Iterable[Queued] | None) -> bool:
+def _is_in(left: Left, there: set[str] | None) -> bool:
     """Whether a job is in the queue, as far as is known."""
-    return queued is None or left.queued.batch_id in {job.batch_id for job in queued}
+    return there is None or left.queued.batch_id in there
 
 
 def _given_up(left: Left) -> BatchJob:
     """Return a job as it is noted that must not be taken over."""
     return replace(left.job, signature="")
-
-
-def _nowhere(job: BatchJob) -> Queued:
-    return sites.Queued(job.batch_id, job.name, "running", "")
-
-
-def _goes_on(jobs: Collection[Left]) -> str:
-    waiting = sum(left.queued.state == "waiting" for left in jobs)
-    running = len(jobs) - waiting
-    states = [f"{running} running"] * bool(running) + [f"{waiting} waiting"] * bool(waiting)
-    verb = "goes" if len(jobs) == 1 else "go"
-    return f"{_jobs(len(jobs))} of an earlier run {verb} on: {', '.join(states)}"
 
 
 def _unanswered(noted: Iterable[BatchJob], whose: str) -> str:
@@ -287,29 +261,25 @@ def _unanswered(noted: Iterable[BatchJob], whose: str) -> str:
     return "\n".join(texts)
 
 
-def _ids(jobs: Iterable[Left]) -> str:
-    return ", ".join(left.queued.batch_id for left in jobs)
+def _slow(jobs: Iterable[Left]) -> str:
+    ids = ", ".join(left.queued.batch_id for left in jobs)
+    return f"cancelled jobs are still in the queue after {_END:.0f} s: {ids}"
 
 
-def _own(jobs: Iterable[Left]) -> list[Left]:
-    return [left for left in jobs if not left.job.pilot]
-
-
-def _pilots(jobs: Iterable[Left]) -> list[Left]:
-    return [left for left in jobs if left.job.pilot]
+def _going(jobs: Collection[Left]) -> str:
+    waiting = sum(left.queued.state == "waiting" for left in jobs)
+    counts = (("running", len(jobs) - waiting), ("waiting", waiting))
+    states = ", ".join(f"{count} {state}" for state, count in counts if count)
+    verb = "goes" if len(jobs) == 1 else "go"
+    return f"{_counted(jobs)} of an earlier run {verb} on: {states}"
 
 
 def _counted(jobs: Collection[Left]) -> str:
     """Return how many jobs these are, and how many pilots."""
-    own, pilots = len(_own(jobs)), len(_pilots(jobs))
-    counts = [_jobs(own)] if own else []
-    counts += [f"{pilots} pilot{'s' if pilots != 1 else ''}"] if pilots else []
-    return " and ".join(counts)
+    pilots = sum(bool(left.job.pilot) for left in jobs)
+    counts = {"job": len(jobs) - pilots, "pilot": pilots}
+    return " and ".join(_number(count, noun) for noun, count in counts.items() if count)
 
 
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count} jobs"
-
-
-def _were(jobs: Collection[Left]) -> str:
-    return "was" if len(jobs) == 1 else "were"
+def _number(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"

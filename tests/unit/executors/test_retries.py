@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fasthep_smk.executors import retries
-from fasthep_smk.executors.retries import Decision, Retries, decide, pass_over_hopeless
+from fasthep_smk.executors.retries import Retries, decide, pass_over_hopeless
 from fasthep_smk.executors.sizes import Sizes
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.task_table import BundleEntry
@@ -158,20 +158,20 @@ def test_one_that_is_measured_in_a_pool_without_amounts_asks_for_more_while_a_no
 
 
 @pytest.mark.parametrize(
-    ("cause", "before", "again", "counts"),
+    ("cause", "before", "attempt"),
     [
-        ("lost", 0, True, False),
-        ("lost", 4, True, False),
-        ("lost", 5, True, True),
-        ("credential", 19, True, False),
-        ("credential", 20, True, True),
-        ("wanted", 99, True, False),
-        ("refused", 0, False, True),
-        ("error", 0, True, True),
+        ("lost", 0, "same"),
+        ("lost", 4, "same"),
+        ("lost", 5, "next"),
+        ("credential", 19, "same"),
+        ("credential", 20, "next"),
+        ("wanted", 99, "same"),
+        ("refused", 0, "none"),
+        ("error", 0, "next"),
     ],
 )
-def test_what_is_tried_again(cause: retries.Cause, before: int, again: bool, counts: bool) -> None:
-    assert decide(cause, before) == Decision(again, counts)
+def test_what_is_tried_again(cause: retries.Cause, before: int, attempt: str) -> None:
+    assert decide(cause, before) == attempt
 
 
 class Snakemake:

@@ -47,8 +47,8 @@ def test_pilots_are_cancelled_for_a_reason_of_their_own(
     site = SimpleNamespace(system="slurm")
     placement = SimpleNamespace(submitted_as=dict, transfers=False, site=site)
     placed: Any = SimpleNamespace(build=build, rules=[], placement=placement)
-    jobs, pilots = earlier_jobs.settle(placed)
-    assert jobs.startswith("2 jobs of an earlier run cancelled: only jobs of Slurm and HTCondor ")
+    pilots, jobs = earlier_jobs.settle(placed)
+    assert jobs.startswith("2 jobs of an earlier run cancelled: jobs in transfer mode, in a group ")
     assert pilots == (
         "1 pilot of an earlier run cancelled: a pilot ends with its run, and its jobs run again"
     )
@@ -104,7 +104,6 @@ def test_no_run_begins_beside_jobs_that_nobody_can_ask_for(other: Path) -> None:
     (said,) = earlier_jobs.settle(placed, cancel=True)
     assert said.endswith("Cancel them there: 7.1, 8")
     assert batch_jobs.read(other) == []
-    assert earlier_jobs.settle(placed) == []
 
 
 def test_what_may_go_on_is_named_where_nobody_can_be_asked(other: Path) -> None:
