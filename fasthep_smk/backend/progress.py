@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fasthep_smk.run.job_counts import ProgressFacts, Tally
+from fasthep_smk.run.job_counts import Tally
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import PlanPartition
@@ -24,7 +24,6 @@ class Partitions:
     """
 
     def __init__(self, reporter: Any, partitions: Iterable[PlanPartition]) -> None:
-        self.facts = ProgressFacts()
         self._reporter = reporter
         self._partitions = list(partitions)
         #: By partition: the folders of jobs that are not done; and by folder, whose those are.
@@ -33,7 +32,7 @@ class Partitions:
         #: By the marker of a bundle: the folders of its jobs.
         self._bundles: dict[str, list[str]] = {}
         self._open, self._finalizing = set(self._left), False
-        self._tally = Tally(self.facts)
+        self._tally = Tally()
         self._seen = 0
 
     def of(self, rules: Sequence[Rule], valid: Collection[str]) -> Partitions:
@@ -61,7 +60,7 @@ class Partitions:
         self._tally, self._seen = tally, 0
         self._close([name for name in self._left if not self._left[name]])
 
-    def step(self, done: int, total: int) -> None:  # noqa: ARG002 - the tally says it, too
+    def step(self) -> None:
         """Tell which partitions have begun and ended since the last time."""
         ended = self._tally.ended[self._seen :]
         self._seen += len(ended)

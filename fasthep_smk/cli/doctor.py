@@ -72,8 +72,8 @@ def do_doctor(options: argparse.Namespace) -> int:
     else:
         with scratch() as folder:
             start = begin(options, folder / "build", folder / "aside")
-            loaded = pipeline.up_to(pipeline.load, start)
-            place = partial(pipeline.up_to, pipeline.place, loaded, after=pipeline.load)
+            loaded = pipeline.load(start)
+            place = partial(pipeline.placed, loaded)
             checks = look_at(loaded.execution, workflow=options.workflow, placing=place)
     if options.json:
         print(json.dumps([asdict(check) for check in checks], indent=1))

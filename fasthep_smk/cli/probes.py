@@ -184,12 +184,9 @@ def _run(
     """Run the probes until all have ended, or are not worth waiting for."""
     module = sites.system(system)
     heard = _Heard()
-    snakemake = SnakemakeProcess(
-        system,
-        place,
-        without_secrets({**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}),
-        arguments=["--profile", "smk/profile", "--keep-going", *arguments],
-    )
+    variables = without_secrets({**os.environ, "NO_COLOR": "1", "COLUMNS": "200"})
+    snakemake = SnakemakeProcess(system, place, variables)
+    snakemake.tell(["--profile", "smk/profile", "--keep-going", *arguments])
 
     def watch(over: threading.Event) -> None:
         end = time.monotonic() + timeout

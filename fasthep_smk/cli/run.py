@@ -99,8 +99,8 @@ def do_translate(options: argparse.Namespace) -> int:
 
     build = build_folder(options.outdir)
     with hold(build, options.outdir), scratch() as folder:
-        placed = pipeline.up_to(pipeline.place, steps.begin(options, build, folder / "aside"))
-        translation = pipeline.accepted_beside_jobs(placed)
+        loaded = pipeline.load(steps.begin(options, build, folder / "aside"))
+        translation = pipeline.accepted_beside_jobs(pipeline.placed(loaded))
         asked.keep(translation.build, translation.settings.rerun)
     pipeline.warn(translation.warnings)
     written = translation.written

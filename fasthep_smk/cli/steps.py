@@ -26,7 +26,7 @@ def placed(options: argparse.Namespace) -> Iterator[Placed]:
     """Take the steps before anything is written; leave no file behind."""
     with scratch() as folder:
         start = begin(options, folder / "build", folder / "aside")
-        yield pipeline.up_to(pipeline.place, start)
+        yield pipeline.placed(pipeline.load(start))
 
 
 @contextlib.contextmanager

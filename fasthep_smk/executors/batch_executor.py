@@ -20,10 +20,10 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk import sites
 from fasthep_smk.executors import fallback
-from fasthep_smk.executors.direct import LookPace, is_alone
+from fasthep_smk.executors.direct import is_alone
 from fasthep_smk.executors.job_events import Submitted
-from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.read_as_text import BEFORE_HTCONDOR, MAY_PASS, NO_ROOM, REFUSED
+from fasthep_smk.executors.reporting import problem, report
 from fasthep_smk.executors.retries import Retries
 from fasthep_smk.executors.submissions import Submissions, name_of
 from fasthep_smk.sites import BatchState
@@ -44,6 +44,9 @@ _PATIENCE, _PAUSE, _ROOM = 1800, 5.0, 30.0
 _SILENT = 20.0
 #: Seconds after which the end of a run is noticed.
 _STEP = 0.1
+#: Seconds between two looks at the states of jobs: at least, and as a part of the time since a job
+#: was submitted or has ended.
+_LEAST, _PART = 2.0, 0.25
 #: Of a job of which nothing is known now.
 _ALIVE = BatchState("alive")
 
@@ -58,7 +61,7 @@ class BatchExecutor(Executor):
 
     def __init__(self, *arguments: object, **options: object) -> None:
         self._is_set_up = threading.Event()
-        self._pace = LookPace()
+        self._moved_at = time.monotonic()
         self._submissions = Submissions(self._system)
         self._silent_since: float | None = None
         self._unheard_since: float | None = None
@@ -234,7 +237,7 @@ class BatchExecutor(Executor):
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
         """Take a job as submitted."""
         self._queue.submitted(job_info)
-        self._pace.moved()
+        self._moved_at = time.monotonic()
         self._silent_since = None
         report(Submitted(str(job_info.external_jobid)))
         super().report_job_submission(job_info, **options)
@@ -252,11 +255,11 @@ class BatchExecutor(Executor):
         left += await self._under_way(asked)
         for job in left:
             yield job
-        if ended := len(active_jobs) - len(left):
-            self._pace.moved()
+        now, ended = time.monotonic(), len(active_jobs) - len(left)
+        self._moved_at = now if ended else self._moved_at
         self._use_room(ended)
         most = self.workflow.remote_execution_settings.seconds_between_status_checks
-        self.next_seconds_between_status_checks = self._pace.seconds(most)
+        self.next_seconds_between_status_checks = _pause(now - self._moved_at, most)
 
     async def _under_way(self, jobs: list[SnakemakeJobInfo]) -> list[SnakemakeJobInfo]:
         """Take in which jobs have ended, and return the others."""
@@ -393,6 +396,11 @@ class BatchExecutor(Executor):
     def _number(self, batch_id: str) -> str | int:
         """Return the id of a job as the plugin knows it."""
         return batch_id
+
+
+def _pause(quiet: float, most: float) -> float:
+    """Return how long to wait for the next look: seconds, ``most`` where nothing moves."""
+    return min(most, max(_LEAST, _PART * quiet))
 
 
 def _refused(message: str) -> str:

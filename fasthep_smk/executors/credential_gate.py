@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.config.credentials import CredentialKind, Requirement
 from fasthep_smk.credentials.required import required_of
-from fasthep_smk.executors import logger_plugin
+from fasthep_smk.executors import reporting
 
 if TYPE_CHECKING:
     from fasthep_smk.credentials.credential import Credential
@@ -34,7 +34,7 @@ class Gate:
     """
 
     def __init__(
-        self, required: Iterable[Requirement], tell: Callable[[str], None] = logger_plugin.problem
+        self, required: Iterable[Requirement], tell: Callable[[str], None] = reporting.problem
     ) -> None:
         self._required = tuple(required)
         self._tell = tell

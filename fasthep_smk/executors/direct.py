@@ -1,4 +1,4 @@
-"""Batch jobs that are our worker's command; states that are asked for as often as jobs are short.
+"""Batch jobs that are our worker's command.
 
 For each job Snakemake's plugins start a Snakemake on the node, on Slurm one in another, which
 starts the rule's command: seconds of CPU for nothing that our worker would not do. Where jobs see
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 _STARTS_WITH = ["sh", layout.WORKER]
 #: Words of that command before those that name the job: also its log, attempt and threads.
 _BEFORE = len(_STARTS_WITH) + 3
-#: Seconds between two looks at the states of jobs: at least, and as a part of the time since a job
-#: was submitted or has ended.
-_LEAST, _PART = 2.0, 0.25
 
 
 def words_of(job: SnakemakeJob) -> list[str] | None:
@@ -59,18 +56,3 @@ def command_of(job: SnakemakeJob, workflow: Workflow) -> list[str] | None:
         for path in map(Path, job.output):
             path.unlink(missing_ok=True)
     return [*words[:2], layout.ALONE, f"{time.time():.3f}", *words[2:]]
-
-
-class LookPace:
-    """How long to wait between two looks at the states of jobs."""
-
-    def __init__(self) -> None:
-        self._moved = time.monotonic()
-
-    def moved(self) -> None:
-        """Take in that a job was submitted, or has ended."""
-        self._moved = time.monotonic()
-
-    def seconds(self, most: float) -> float:
-        """Return for how long to wait, ``most`` seconds where nothing moves."""
-        return min(most, max(_LEAST, _PART * (time.monotonic() - self._moved)))

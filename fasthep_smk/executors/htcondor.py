@@ -11,15 +11,14 @@ failure of the job.
 from __future__ import annotations
 
 import importlib
-import shutil
 from pathlib import Path
 from typing import Any, Self, cast
 
 from fasthep_smk.executors.batch_executor import BatchExecutor, Forgotten
 from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
-from fasthep_smk.executors.start import be_snakemake, let_pilots_run, put_in_place_of
-from fasthep_smk.executors.submissions import name_of, prepare_to_take_over
+from fasthep_smk.executors.start import be_snakemake
+from fasthep_smk.executors.submissions import name_of
 from fasthep_smk.sites import BatchState, htcondor
 from fasthep_smk.sites.commands import ask
 from fasthep_smk.sites.htcondor import COMMAND
@@ -83,12 +82,6 @@ class HTCondorExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
     def _number(self, batch_id: str) -> int:
         return int(batch_id)
 
-    async def _under_way(self, jobs: list[SnakemakeJobInfo]) -> list[SnakemakeJobInfo]:
-        """Take in which jobs have ended; without commands, the plugin asks HTCondor's library."""
-        if shutil.which("condor_q"):
-            return await super()._under_way(jobs)
-        return [job async for job in plugin.Executor.check_active_jobs(self, jobs)]
-
     def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, BatchState]:
         """Return what is known now of jobs."""
         ids = [str(job.external_jobid) for job in jobs]
@@ -142,12 +135,7 @@ def _plain(job: SnakemakeJob) -> SnakemakeJob:
 
 def main() -> None:
     """Run Snakemake's command line."""
-    be_snakemake(lambda: put_in_place_of(plugin, HTCondorExecutor), begin=_begin)
-
-
-def _begin() -> None:
-    prepare_to_take_over()
-    let_pilots_run(plugin, HTCondorExecutor)
+    be_snakemake(plugin, HTCondorExecutor)
 
 
 if __name__ == "__main__":

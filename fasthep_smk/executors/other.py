@@ -7,15 +7,13 @@ leave jobs that are not recorded.
 from __future__ import annotations
 
 import importlib
-import os
 from pathlib import Path
 
 from fasthep_smk.executors.job_events import Submitted
-from fasthep_smk.executors.logger_plugin import report
+from fasthep_smk.executors.reporting import report
 from fasthep_smk.executors.retries import Retries
-from fasthep_smk.executors.start import be_snakemake, put_in_place_of
+from fasthep_smk.executors.start import be_snakemake
 from fasthep_smk.executors.submissions import Submissions
-from fasthep_smk.storage import run_lock
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.util.executor_plugins import module_of
 from fasthep_smk.util.snakemake_types import Executor, SnakemakeJobInfo
@@ -69,17 +67,10 @@ class Noting(Executor):
 
 
 def main() -> None:
-    """Run Snakemake's command line."""
-    be_snakemake(_change)  # never before the run is written: its executor is not known then
-
-
-def _change() -> None:
+    """Run Snakemake's command line. The run is written by now: it names the executor."""
     name = read_requests(Path())["system"]
     plugin = importlib.import_module(module_of(name))
-    executor = type("Executor", (Noting, plugin.Executor), {"_system": name})
-    put_in_place_of(plugin, executor)
-    # A job that runs on this machine is not taken for a process of the run, and goes on without it.
-    os.environ.pop(run_lock.MARK, None)
+    be_snakemake(plugin, type("Executor", (Noting, plugin.Executor), {"_system": name}))
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ from fasthep_smk.executors.read_as_text import (
     NO_NUMBER,
     said_by_sbatch,
 )
-from fasthep_smk.executors.start import be_snakemake, let_pilots_run, put_in_place_of
-from fasthep_smk.executors.submissions import name_of, prepare_to_take_over
+from fasthep_smk.executors.start import be_snakemake
+from fasthep_smk.executors.submissions import name_of
 from fasthep_smk.flow import patches
 from fasthep_smk.sites import BatchState, slurm
 from fasthep_smk.storage import failures
@@ -196,17 +196,8 @@ def _prefixed(settings: NamingSettings, name: str) -> str:
 
 def main() -> None:
     """Run Snakemake's command line."""
-    be_snakemake(_change, begin=_begin)
-
-
-def _change() -> None:
-    put_in_place_of(plugin, SlurmExecutor)
     patches.SLURM.make(plugin, validate_or_get_slurm_job_id=_number)
-
-
-def _begin() -> None:
-    prepare_to_take_over()
-    let_pilots_run(plugin, SlurmExecutor)
+    be_snakemake(plugin, SlurmExecutor)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 """What each Snakemake process of ours does before it is Snakemake, whatever the batch system.
 
-With ``--told-by FD`` alone it imports what it needs, and then waits for its arguments at that
+``--told-by FD EVENTS``: it imports what it needs, and then waits for its arguments at the first
 descriptor, a line with a JSON list; the process that started it may find that there is nothing to
-do. It ends silently if nothing comes, and with that process as long as nothing has come.
+do. It ends silently if nothing comes, and with that process as long as nothing has come. At the
+second descriptor it reports the events of the run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import faulthandler
+import functools
 import gc
 import importlib
 import importlib.util
@@ -18,20 +20,22 @@ import math
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
-from fasthep_smk.executors import logger_plugin, scheduler
+from fasthep_smk.executors import reporting, scheduler
 from fasthep_smk.executors.fallback import prepare_routes
-from fasthep_smk.executors.snakemake_folders import keep_folders, lend_to_snakemake
+from fasthep_smk.executors.submissions import prepare_to_take_over
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
 from fasthep_smk.util.processes import signal_at_parents_end
+from fasthep_smk.util.scratch import VARIABLE
 from fasthep_smk.util.snakemake_types import (
     SnakemakeJob,
     SnakemakeScheduler,
@@ -39,35 +43,34 @@ from fasthep_smk.util.snakemake_types import (
     run_command_line,
 )
 
-_TOLD_BY = "--told-by"
 #: Snakemake always imports all its plugins. That for Slurm imports these, in a quarter of the time
 #: of a start, for the report that ``--slurm-efficiency-report`` asks for.
 _FOR_ONE_PLUGIN = ("numpy", "pandas")
 
 
-def be_snakemake(
-    change: Callable[[], object] = lambda: None, *, begin: Callable[[], object] = lambda: None
-) -> None:
-    """Run Snakemake's command line.
+def be_snakemake(plugin: types.ModuleType | None = None, executor: type | None = None) -> None:
+    """Run Snakemake's command line, once this process is told its arguments.
 
-    ``change`` is called before Snakemake looks for its plugins, when the build folder may still be
-    that of an earlier run, and ``begin`` when it has been told its arguments.
+    An ``executor`` of ours takes the place of that of a ``plugin`` for a batch system. While this
+    process waits, the build folder may still be that of an earlier run.
     """
-    waits = sys.argv[1:2] == [_TOLD_BY]
-    if waits:
-        signal_at_parents_end(signal.SIGKILL)
-        # In the background of a script, Ctrl-C is ignored, and we have inherited that.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal_at_parents_end(signal.SIGKILL)
+    # In the background of a script, Ctrl-C is ignored, and we have inherited that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.enable(file=2)  # its log says where it crashed
     gc.disable()  # what is imported stays: nothing of it is to be collected
     for name in _FOR_ONE_PLUGIN:
         _import_when_used(name)
-    change()
+    if plugin is not None and executor is not None:
+        put_in_place_of(plugin, executor)
     importlib.import_module("snakemake.cli")
     _prepare()
-    if waits:
-        _wait_to_be_told(int(sys.argv[2]))
-    begin()
+    _, told_by, events = sys.argv[1:]
+    _wait_to_be_told(int(told_by))
+    reporting.begin(int(events))
+    if plugin is not None and executor is not None:
+        prepare_to_take_over()
+        _let_pilots_run(plugin, executor)
     gc.freeze()
     gc.enable()
     try:
@@ -86,7 +89,7 @@ def put_in_place_of(plugin: types.ModuleType, executor: type) -> None:
     registry.register_plugin(f"{registry.module_prefix}{name}", ours)
 
 
-def let_pilots_run(plugin: types.ModuleType, executor: type) -> None:
+def _let_pilots_run(plugin: types.ModuleType, executor: type) -> None:
     """Lay pilots over an executor of ours where they run jobs of the build folder that this is in.
 
     They are an optional part, of which nothing else is loaded here.
@@ -126,16 +129,41 @@ def _wait_to_be_told(descriptor: int) -> None:
 
 
 def _prepare() -> None:
-    """Change in Snakemake what a run needs, and let it report to who started it."""
+    """Change in Snakemake what a run needs."""
     prepare_routes()
     local = importlib.import_module("fasthep_smk.executors.forked_jobs")
     put_in_place_of(local.local, local.LocalExecutor)
     scheduler.register()
-    lend_to_snakemake()
-    keep_folders()
+    _lend_to_snakemake()
+    _keep_folders()
     _ask_once_for_sizes()
     _look_again_once()
-    logger_plugin.register()
+
+
+def _keep_folders() -> None:
+    """Let Snakemake remove no folder at the end of a run.
+
+    It (9.27) removes the folders of missing files of its jobs that are empty, and their parents:
+    also that of input files which were moved away in the meantime.
+    """
+    dag = importlib.import_module("snakemake.dag").DAG
+    if hasattr(dag, "cleanup_workdir"):
+        patches.KEPT_FOLDERS.make(dag, cleanup_workdir=lambda _self: None)
+
+
+def _lend_to_snakemake() -> None:
+    """Let Snakemake, in this process, make its temporary folder in that of the run.
+
+    The next run removes that if Snakemake is killed. Its jobs see nothing of it: theirs are where
+    they would be.
+    """
+    folder = os.environ.pop(VARIABLE, None)
+    if folder is None:
+        return
+    make = functools.partial(tempfile.TemporaryDirectory, dir=folder)
+    workflow = importlib.import_module("snakemake.workflow")
+    lent = types.SimpleNamespace(**{**vars(tempfile), "TemporaryDirectory": make})
+    patches.TEMPORARY_FOLDER.make(workflow, tempfile=lent)
 
 
 def _ask_once_for_sizes() -> None:

@@ -223,11 +223,12 @@ def _described(job: SnakemakeJob, name: str, system: str, build: Path, *, alone:
     )
     if not alone:
         return noted
-    requests = _requests(build)
+    requests, table = _requests(build), _table(build, rule)
+    entry = table.bundles.get(key) or table.jobs.get(key)
     asked = requests.get("submitted_as", {}).get(rule, [""])
     return replace(
         noted,
-        signature=_signature(_table(build, rule), key),
+        signature=entry.signature if entry else "",  # a probe computes nothing
         asked=asked[min(number(job), len(asked)) - 1],
         environment=batch_jobs.environment(environment_of(build)),
     )
@@ -235,12 +236,6 @@ def _described(job: SnakemakeJob, name: str, system: str, build: Path, *, alone:
 
 def _record_of(job: SnakemakeJob) -> str:
     return next(iter(map(str, job.output)), "")
-
-
-def _signature(table: TaskTable, key: str) -> str:
-    """Return what a job, or a bundle of jobs, is to compute; nothing of a probe, which has none."""
-    entry = table.bundles.get(key) or table.jobs.get(key)
-    return entry.signature if entry else ""
 
 
 @lru_cache(maxsize=1)

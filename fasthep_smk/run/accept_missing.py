@@ -6,13 +6,11 @@ all reductions are made without it, so that variations stay comparable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.run_settings import Limit
 from fasthep_smk.plan.partitions import Place, missing_entries
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.layout import RECORD
 from fasthep_smk.storage.missing_report import count, line, said_of_sample
 from fasthep_smk.util.errors import JobsFailed, RunFailed
 
@@ -28,38 +26,24 @@ def to_leave_out(error: JobsFailed, translation: Translation, limit: Limit) -> d
     Raises:
         RunFailed: something else failed too, too much is missing, or all of a dataset.
     """
-    failed, without = _failed(error, translation), translation.settings.without
-    lost = _without_record(translation) - translation.left_out
-    if failed is None or lost - _with_their_bundles(failed, translation):
+    without = translation.settings.without
+    missing = {**without, **_failed(error, translation)}
+    if len(missing) == len(without):
         raise error
-    missing = {**without, **failed}
-    total = len(_places(translation))
+    wanted = _places(translation)
+    total = len(wanted)
     if len(missing) > limit.of(total):
         raise RunFailed(f"{error}\n{count(len(missing), total)}; {limit.said(total)}")
-    wanted = _places(translation)
     for item in translation.variations:
-        for dataset in dict.fromkeys(partition.dataset for partition in item.partitions):
-            parts = [
-                partition.part for partition in item.partitions if partition.dataset == dataset
-            ]
-            parts = [part for part in parts if (dataset, part) in wanted]
-            if all((dataset, part) in missing for part in parts):
-                varied = f" of variation {item.name!r}" if item.name else ""
-                raise RunFailed(
-                    f"{error}\nall partitions of dataset {dataset!r}{varied} are missing: results "
-                    "without a whole dataset are not accepted"
-                )
+        places = {(partition.dataset, partition.part) for partition in item.partitions} & wanted
+        there = {dataset for dataset, _ in places - missing.keys()}
+        for dataset in sorted({dataset for dataset, _ in places} - there):
+            varied = f" of variation {item.name!r}" if item.name else ""
+            raise RunFailed(
+                f"{error}\nall partitions of dataset {dataset!r}{varied} are missing: results "
+                "without a whole dataset are not accepted"
+            )
     return missing
-
-
-def lost_with_others(error: JobsFailed, translation: Translation) -> bool:
-    """Whether partitions are missing only because they shared a batch job with a failed one.
-
-    A batch job ends with the first of its partitions that fails: the rest of them has not run.
-    """
-    failed = _failed(error, translation)
-    lost = _without_record(translation) - translation.left_out
-    return bool(translation.placement.together and failed is not None and lost - failed.keys())
 
 
 def last_word(translation: Translation, limit: Limit) -> str:
@@ -82,8 +66,14 @@ def last_word(translation: Translation, limit: Limit) -> str:
     )
 
 
-def _failed(error: JobsFailed, translation: Translation) -> dict[Place, str] | None:
-    """Return the partitions of the failed jobs; ``None`` if other jobs failed too."""
+def _failed(error: JobsFailed, translation: Translation) -> dict[Place, str]:
+    """Return the partitions of the failed jobs.
+
+    What shared a batch job with one of them may not have run, and runs in the next round.
+
+    Raises:
+        JobsFailed: other jobs failed, too.
+    """
     jobs = {
         layout.log(rule.name, job.wildcards.values()): job
         for rule in translation.rules
@@ -95,37 +85,9 @@ def _failed(error: JobsFailed, translation: Translation) -> dict[Place, str] | N
         if job is None and translation.placement.together:
             continue  # what the batch system captured of several jobs at once
         if job is None or job.partition is None:
-            return None
+            raise error
         failed.setdefault((job.partition.dataset, job.partition.part), reason)
     return failed
-
-
-def _without_record(translation: Translation) -> set[Place]:
-    """Return the partitions for which some task is not done."""
-    build = translation.written.build
-    return {
-        (job.partition.dataset, job.partition.part)
-        for rule in translation.rules
-        for job in rule.jobs.values()
-        if job.partition is not None and not (build / job.folder / RECORD).exists()
-    }
-
-
-def _with_their_bundles(failed: Iterable[Place], translation: Translation) -> set[Place]:
-    """Return failed partitions, and those that wait for them in a bundle: these run next time."""
-    places = set(failed)
-    bundles = [
-        {
-            (job.partition.dataset, job.partition.part)
-            for job in (rule.jobs[key] for key in bundle.jobs)
-            if job.partition is not None
-        }
-        for rule in translation.rules
-        for bundle in rule.bundles.values()
-    ]
-    while more := {place for bundle in bundles if bundle & places for place in bundle} - places:
-        places |= more
-    return places
 
 
 def _places(translation: Translation) -> set[Place]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
-from fasthep_smk.run.job_counts import ProgressFacts, Tally
+from fasthep_smk.run.job_counts import Tally
 from fasthep_smk.util.terminal import is_terminal
 
 #: Runs of more jobs do not say each of them.
@@ -16,15 +16,13 @@ _SECONDS = 10.0
 
 
 class Screen(Protocol):
-    """What a run is shown on. ``facts`` is what it wants to know of jobs."""
-
-    facts: ProgressFacts
+    """What a run is shown on."""
 
     def begin(self, tally: Tally) -> None:
         """Show which jobs there are; ``tally`` is kept up to date from now on."""
 
-    def step(self, done: int, total: int) -> None:
-        """Show how many jobs are done."""
+    def step(self) -> None:
+        """Show how many jobs are done: one more."""
 
     def say(self, text: str) -> None:
         """Show a line about the run."""
@@ -43,12 +41,11 @@ class Lines:
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self.facts = ProgressFacts()
         self._stream = stream
         self._clock = clock
         self._said = 0
         self._time = clock()
-        self._tally = Tally(self.facts)
+        self._tally = Tally()
 
     def begin(self, tally: Tally) -> None:
         total = tally.total
@@ -59,18 +56,18 @@ class Lines:
         self.say(f"{total} job{'s' if total != 1 else ''} to run: {parts}")
         self._said, self._time, self._tally = 0, self._clock(), tally
 
-    def step(self, done: int, total: int) -> None:
+    def step(self) -> None:
+        tally, done, total = self._tally, self._tally.done, self._tally.total
         few = total <= _EACH or done == total or done - self._said >= _SHARE * total
         if few or self._clock() - self._time >= _SECONDS:
             self._said, self._time = done, self._clock()
-            latest = f": {self._tally.latest}" if self._tally.latest else ""
-            self.say(self._tally.in_short(done, total) + latest)
+            self.say(tally.in_short() + (f": {tally.latest}" if tally.latest else ""))
 
     def say(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
 
     def problem(self, text: str) -> None:
-        self.say(text)
+        print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
         """Nothing is drawn again."""
@@ -79,25 +76,19 @@ class Lines:
 class Problems(Lines):
     """Nothing but problems."""
 
-    def begin(self, tally: Tally) -> None:
-        """Show nothing."""
-
-    def step(self, done: int, total: int) -> None:
+    def step(self) -> None:
         """Show nothing."""
 
     def say(self, text: str) -> None:
         """Show nothing."""
 
-    def problem(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
 
-
-def screen(stream: TextIO, facts: Callable[[], ProgressFacts], *, quiet: bool = False) -> Screen:
-    """Return what shows a run on ``stream``. ``facts`` is called if there is a use for them."""
+def screen(stream: TextIO, *, quiet: bool = False) -> Screen:
+    """Return what shows a run on ``stream``."""
     if quiet:
         return Problems(stream)
-    if not is_terminal(stream):
-        return Lines(stream)
+    if not is_terminal(stream) or "utf" not in (stream.encoding or "utf-8").lower():
+        return Lines(stream)  # bars have signs that other terminals lack
     from fasthep_smk.run.progress_bars import Bars  # it imports rich
 
-    return Bars(stream, facts())
+    return Bars(stream)

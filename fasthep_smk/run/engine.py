@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO
 
 from fasthep_smk import sites
-from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.flow import plan_files
 from fasthep_smk.run import display, job_counts, stalled
-from fasthep_smk.run.fork_server import Connection, fork_server
-from fasthep_smk.run.job_counts import ProgressFacts
 from fasthep_smk.run.lock import share, unshare
 from fasthep_smk.run.prestart import Prestarted, environment
-from fasthep_smk.run.snakemake_output import Progress, Reader
+from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.run.snakemake_process import SnakemakeProcess
 from fasthep_smk.storage import batch_jobs, failures, layout
 from fasthep_smk.storage.run_lock import locks_of_snakemake
@@ -31,10 +29,7 @@ from fasthep_smk.util.errors import JobsFailed, RunFailed
 
 @dataclass(frozen=True)
 class JobsRun:
-    """How many jobs of each rule ran or would run; the folders of those that would.
-
-    Of a bundle of jobs, its marker.
-    """
+    """How many jobs of each rule would run, and their folders, or of bundles their markers."""
 
     jobs: dict[str, int]
     folders: frozenset[str] = frozenset()
@@ -44,160 +39,102 @@ class JobsRun:
         return sum(self.jobs.values())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Engine:
-    """Runs Snakemake on the files of one translation after the other, as its settings say.
+def run_jobs(
+    translation: Translation,
+    written: Written,
+    extra: Sequence[str] = (),
+    *,
+    held: int | None = None,
+    prestarted: Prestarted | None = None,
+    screen: display.Screen | None = None,
+) -> int:
+    """Run the jobs of what was ``written`` that have to run, as a translation's settings say.
 
-    ``output`` shows how it goes, if not a ``screen`` of the caller's; ``facts`` are asked for if it
-    can show them. When no job has ended for ``patience`` seconds, ``reasons`` is asked why, and its
-    lines are printed. After a success, logs older than ``keep_logs`` seconds are removed. ``held``
-    is the lock of the build folder, which Snakemake's process shares. What was ``prestarted`` is
-    taken over; with ``plots``, the fork server gets ready for those. ``default_site`` is that of
-    the run, if nobody has named it: its options may be what Snakemake refuses.
+    Returns how many those were. ``translation`` is the one that the run began with. ``extra`` are
+    arguments for Snakemake, ``held`` is the lock of the build folder, which it shares. What was
+    ``prestarted`` is taken over, if it can be. A ``screen`` shows how it goes, or standard error.
+
+    Raises:
+        JobsFailed: jobs failed; the message names each.
+        RunFailed: Snakemake ended with another error.
     """
+    settings, placement = translation.settings, translation.placement
+    site, build = placement.site, written.build
+    here = site.system == "local"
+    log = build / layout.RUN_LOG
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if not here:
+        from fasthep_smk.run import earlier_jobs
 
-    settings: RunSettings
-    output: TextIO
-    system: str = "local"
-    facts: Callable[[], ProgressFacts] = ProgressFacts
-    reasons: Callable[[Progress], list[str]] | None = None
-    patience: int = 60
-    keep_logs: int | None = None
-    plots: bool = False
-    held: int | None = None
-    prestarted: Prestarted | None = None
-    screen: display.Screen | None = None
-    default_site: str = ""
+        for captured in layout.CAPTURED:  # errors there may quote anything, too
+            (build / captured).mkdir(parents=True, exist_ok=True)
+            (build / captured).chmod(0o700)
+        earlier_jobs.await_end(build)
+    failures.forget(build, {job.batch_id for job in batch_jobs.read(build)})
+    goes_on = settings.keep_going or settings.accept_missing is not None
+    more = [*(["--keep-going"] if goes_on else []), *extra, *settings.snakemake]
+    arguments = _arguments(written, site.system, settings.jobs, more)
+    screen = screen or display.screen(sys.stderr, quiet=settings.quiet)
+    system = sites.system(site.system)
+    said_of = functools.partial(_said_of, build, system.fate)
+    facts = job_counts.facts(translation.rules, placement)
+    reader = Reader(screen, said_of, written.bundles, facts)
+    status: int | None = None
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(screen.close)
+            copies = (
+                stack.enter_context(_private(log)),
+                stack.enter_context(_private(build / layout.RUN_EVENTS)),
+            )
+            stack.enter_context(
+                stalled.telling(reader, placement, build, settings.waiting or site.waiting)
+            )
+            variables = environment(build, held, site.system)
+            if prestarted is None or not prestarted.is_for(site.system, variables):
+                if prestarted is not None:
+                    prestarted.end()
+                prestarted = Prestarted(build, site.system, variables, held)
+            stack.callback(prestarted.end)
+            worker = prestarted.worker
+            if any(plan_files.draws(item.graph.plan) for item in translation.variations):
+                worker.expect_plots()
+            status = _follow(
+                prestarted.snakemake, arguments, build, copies, reader, held, waits=here
+            )
+            if settings.verbose:
+                for why in worker.reasons():
+                    reader.say(f"jobs that start their own Python: {why}")
+        if status != 0:
+            from fasthep_smk.run.what_failed import what_failed
 
-    @classmethod
-    def of(
-        cls,
-        translation: Translation,
-        *,
-        output: TextIO,
-        held: int | None,
-        prestarted: Prestarted | None,
-        screen: display.Screen | None = None,
-    ) -> Engine:
-        """Return what runs a translation, and others of the same workflow and site."""
-        settings, placement = translation.settings, translation.placement
-        return cls(
-            settings=settings,
-            output=output,
-            system=placement.site.system,
-            facts=lambda: job_counts.facts(translation.rules, placement),
-            reasons=lambda progress: stalled.reasons(progress, placement),
-            patience=settings.waiting or placement.site.waiting,
-            keep_logs=placement.site.keep_logs,
-            plots=any(
-                plan_files.draws(variation.graph.plan) for variation in translation.variations
-            ),
-            held=held,
-            prestarted=prestarted,
-            screen=screen,
-            default_site=placement.site.why if placement.site.origin == "default" else "",
-        )
-
-    def run(self, written: Written, extra: Sequence[str] = ()) -> JobsRun:
-        """Run the jobs of a translation that have to run; ``extra`` are arguments for Snakemake.
-
-        Raises:
-            JobsFailed: jobs failed; the message names each.
-            RunFailed: Snakemake ended with another error.
-        """
-        settings, here = self.settings, self.system == "local"
-        if not here:
-            from fasthep_smk.run import earlier_jobs
-        log = written.build / layout.RUN_LOG
-        log.parent.mkdir(parents=True, exist_ok=True)
-        if not here:
-            for captured in layout.CAPTURED:  # errors there may quote anything, too
-                (written.build / captured).mkdir(parents=True, exist_ok=True)
-                (written.build / captured).chmod(0o700)
-        goes_on = settings.keep_going or settings.accept_missing is not None
-        going = ["--keep-going"] if goes_on else []
-        arguments = _arguments(
-            written, self.system, settings.jobs, [*going, *extra, *settings.snakemake]
-        )
-        if not here:
-            earlier_jobs.await_end(written.build)
-        failures.forget(written.build, {job.batch_id for job in batch_jobs.read(written.build)})
-        name = str(written.build.resolve())
-        screen = self.screen or display.screen(self.output, self.facts, quiet=settings.quiet)
-        well = killed = False
-        fate = sites.system(self.system).fate
-        said_of = functools.partial(_said_of, written.build, fate)
-        reader = Reader(screen, name, said_of, written.bundles)
-        try:
-            with contextlib.ExitStack() as stack:
-                stack.callback(screen.close)
-                stream = stack.enter_context(_private(log))
-                events = stack.enter_context(_private(written.build / layout.RUN_EVENTS))
-                if self.reasons is not None:
-                    stack.enter_context(stalled.telling(reader, self.reasons, self.patience))
-                variables = environment(written.build, self.held, self.system)
-                ready = self.prestarted
-                taken = ready.take_worker(self.system, variables) if ready else None
-                worker = stack.enter_context(
-                    fork_server(variables, system=self.system, prestarted=taken)
+            error = what_failed(written, log, status, reader, system)
+            has_begun = isinstance(error, JobsFailed) or failures.read_all(build)
+            if site.origin == "default" and not has_begun:  # Snakemake may have refused its options
+                error = RunFailed(
+                    f"{error}\nthe run uses options of the default site {site.why}; "
+                    "to run on this machine without them, use --profile local"
                 )
-                if self.plots:
-                    worker.expect_plots()
-                start = functools.partial(
-                    self._start, written.build, arguments, variables, worker.connection
-                )
-                status = _follow(
-                    start, written.build, (stream, events), reader, self.held, waits=here
-                )
-                killed = status < 0
-                if settings.verbose:
-                    for why in worker.reasons():
-                        reader.say(f"jobs that start their own Python: {why}")
-            well = status == 0
-            if status != 0:
-                from fasthep_smk.run.what_failed import what_failed
+            raise error
+    finally:
+        for text in failures.warnings(build):
+            reader.problem(f"fasthep-smk: warning: {text}")
+        if held is not None and status != 0:
+            from fasthep_smk.run.left_over import end_marked
 
-                error = what_failed(written, log, status, reader, sites.system(self.system))
-                has_begun = isinstance(error, JobsFailed) or failures.read_all(written.build)
-                if self.default_site and not has_begun:
-                    error = RunFailed(
-                        f"{error}\nthe run uses options of the default site {self.default_site}; "
-                        "to run on this machine without them, use --profile local"
-                    )
-                raise error
-        finally:
-            for text in failures.warnings(written.build):
-                reader.problem(f"fasthep-smk: warning: {text}")
-            if self.held is not None and not well:
-                from fasthep_smk.run.left_over import end_marked
-
-                end_marked(self.held)  # what was killed may have left processes
-            stays = earlier_jobs.stay(written.build) if killed and not here else None
-            # A batch system keeps jobs that Snakemake gave up.
-            left = stays if here or stays else earlier_jobs.take_back(written.build)
-            if left:
-                reader.say(left)
-            _sort_captured(log.parent)
-            if not stays:
-                files.discard(written.build / "smk" / "stage")  # of jobs that were killed
-        if self.keep_logs is not None:
-            _prune_logs(log.parent, self.keep_logs)
-        return JobsRun(reader.jobs)
-
-    def _start(
-        self, folder: Path, arguments: list[str], variables: dict[str, str], connection: Connection
-    ) -> SnakemakeProcess:
-        """Take over the process that was prestarted, or start one."""
-        taken = self.prestarted and self.prestarted.take_snakemake(
-            self.system, arguments, variables
-        )
-        return taken or SnakemakeProcess(
-            self.system,
-            folder,
-            {**variables, **connection.environment},
-            arguments=arguments,
-            shared=(*(() if self.held is None else (self.held,)), *connection.shared),
-        )
+            end_marked(held)  # what was killed may have left processes
+        was_killed = status is not None and status < 0
+        stays = earlier_jobs.stay(build) if was_killed and not here else None
+        # A batch system keeps jobs that Snakemake gave up.
+        left = stays if here or stays else earlier_jobs.take_back(build)
+        if left:
+            reader.say(left)
+        _sort_captured(log.parent)
+        if not stays:
+            files.discard(build / "smk" / "stage")  # of jobs that were killed
+    if site.keep_logs is not None:
+        _prune_logs(log.parent, site.keep_logs)
+    return sum(reader.jobs.values())
 
 
 def _said_of(build: Path, fate: Callable[[str], str | None], log: str) -> str:
@@ -237,12 +174,8 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> JobsRun:
     Raises:
         RunFailed: Snakemake refuses the workflow.
     """
-    snakemake = SnakemakeProcess(
-        "local",
-        written.build,
-        environment(written.build, None),
-        arguments=_arguments(written, "local", None, ["--dry-run", *extra]),
-    )
+    snakemake = SnakemakeProcess("local", written.build, environment(written.build, None))
+    snakemake.tell(_arguments(written, "local", None, ["--dry-run", *extra]))
     reader = Reader(None, bundles=written.bundles)
     status = snakemake.follow(reader)
     if status != 0:
@@ -253,7 +186,8 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> JobsRun:
 
 
 def _follow(
-    start: Callable[[], SnakemakeProcess],
+    snakemake: SnakemakeProcess,
+    arguments: Sequence[str],
     folder: Path,
     copies: tuple[BinaryIO, BinaryIO],
     reader: Reader,
@@ -261,32 +195,26 @@ def _follow(
     *,
     waits: bool,
 ) -> int:
-    """Run Snakemake, copy what it prints and reports, and return its exit status.
+    """Let Snakemake run, copy what it prints and reports, and return its exit status.
 
     It runs in a session of its own, so that Ctrl-C reaches it once and through us: it then lets
     its running jobs end and removes its lock. SIGTERM is handled alike; a second one ends
     everything at once. If it is killed, its jobs go on; with ``waits``, so do we, until they end.
     Jobs of the fork server end with that at the latest, and so with the run.
     """
-    snakemake: SnakemakeProcess | None = None
     asked_to_stop = 0
 
     def stop(_number: int, _frame: object) -> None:
         nonlocal asked_to_stop
         reader.stop()
-        if snakemake is not None:
-            snakemake.signal(signal.SIGKILL if asked_to_stop else signal.SIGINT)
+        snakemake.signal(signal.SIGKILL if asked_to_stop else signal.SIGINT)
         asked_to_stop += 1
 
-    # Before Snakemake starts: in the background of a script, Ctrl-C is ignored, and it would
-    # inherit that.
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        snakemake = start()
+        snakemake.tell(arguments)
         if held is not None:
             share(held, snakemake.pid)
-        if asked_to_stop:
-            snakemake.signal(signal.SIGINT)
         status = snakemake.follow(reader, *copies)
         if waits:
             most = min(1, asked_to_stop)

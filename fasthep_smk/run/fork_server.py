@@ -7,8 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fasthep_smk.storage.layout import COLD, FORK_SERVER
@@ -17,14 +16,6 @@ from fasthep_smk.util.processes import ONE_THREAD
 from fasthep_smk.util.scratch import Scratch
 
 _SOCKET, _ERRORS = "worker", "errors"
-
-
-@dataclass(frozen=True)
-class Connection:
-    """What Snakemake is started with: variables, and the descriptors that it shares."""
-
-    environment: Mapping[str, str] = field(default_factory=dict)
-    shared: tuple[int, ...] = ()
 
 
 class ForkServer:
@@ -41,6 +32,7 @@ class ForkServer:
         Raises:
             OSError: there is no space for a temporary folder.
         """
+        self._is_over = False
         self._scratch = Scratch(socket_name=_SOCKET)
         self._lifeline, self._held = os.pipe()
         self._process: subprocess.Popen[bytes] | None = None
@@ -73,12 +65,15 @@ class ForkServer:
         return self._scratch.path / _SOCKET
 
     @property
-    def connection(self) -> Connection:
-        """What Snakemake has to be started with."""
+    def variables(self) -> dict[str, str]:
+        """The variables that tell Snakemake of it."""
         folder = {scratch.VARIABLE: str(self._scratch.path)}
-        if self._process is not None:
-            folder[FORK_SERVER] = str(self._socket)
-        return Connection(folder, (self._held, self._scratch.owner))
+        return folder if self._process is None else {**folder, FORK_SERVER: str(self._socket)}
+
+    @property
+    def shared(self) -> tuple[int, int]:
+        """The descriptors that Snakemake has to share."""
+        return self._held, self._scratch.owner
 
     def expect_plots(self) -> None:
         """Let it import what plots need, as soon as it has nothing else to do."""
@@ -101,22 +96,24 @@ class ForkServer:
         return lines
 
     def end(self) -> None:
-        """End it, or let it end with Snakemake."""
-        os.close(self._held)
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):  # Snakemake shares the lifeline
-                self._process.wait(timeout=10)
-        self._clear()
+        """End it, or let it end with Snakemake, which shares the lifeline."""
+        self._end(10)
 
     def discard(self) -> None:
         """End it at once: it has had no job."""
-        os.close(self._held)
-        self._clear()
+        self._end(0)
 
-    def _clear(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+    def _end(self, patience: float) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        os.close(self._held)
+        if self._process is not None:
+            try:
+                self._process.wait(patience)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
         self._scratch.remove()
 
 
@@ -127,23 +124,3 @@ def why_cold(system: str) -> str | None:
     if os.environ.get(FORK_SERVER) == "":
         return f"{FORK_SERVER} is empty"
     return None
-
-
-@contextlib.contextmanager
-def fork_server(
-    environment: Mapping[str, str],
-    *,
-    system: str = "local",
-    imports: Sequence[str] = (),
-    prestarted: ForkServer | None = None,
-) -> Iterator[ForkServer]:
-    """Start a fork server and end it with the block, or with Snakemake if we are killed before.
-
-    ``environment`` is that of the run; ``prestarted`` one that was started for it before. Where it
-    cannot be started, jobs start cold.
-    """
-    worker = prestarted or ForkServer(environment, system, imports=imports)
-    try:
-        yield worker
-    finally:
-        worker.end()

@@ -34,4 +34,4 @@ def from_config(config: YamlMapping, *, root: Path, write: bool) -> Written:
         return Written.below(build)
     with scratch() as folder:
         start = Start(settings=settings, root=root, build=build, aside=folder / "aside")
-        return pipeline.up_to(pipeline.write, start).written
+        return pipeline.accepted(pipeline.placed(pipeline.load(start))).written

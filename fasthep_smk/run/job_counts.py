@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fasthep_smk.run.estimate import Pace, seconds_left
 from fasthep_smk.storage import layout
 
 if TYPE_CHECKING:
@@ -16,10 +15,10 @@ if TYPE_CHECKING:
     from fasthep_smk.translate.bundles import Bundles
     from fasthep_smk.translate.profile import Placement
 
-#: An earlier estimate would be no more than a guess.
-_SECONDS_FOR_ESTIMATE = 3.0
-#: For so many seconds the place of a job that has ended is to be taken by another.
-_JUST_NOW = 10.0
+#: An earlier estimate, or one from fewer jobs, would be no more than a guess.
+_SECONDS_FOR_ESTIMATE, _JOBS = 3.0, 2
+#: The least part of a job that is taken to be left, however long it has run.
+_LEAST_LEFT = 0.1
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,15 @@ class RuleTally:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """The jobs of one rule: how many are done, what they took together, how many are to start."""
+
+    done: int = 0
+    seconds: float = 0.0
+    waiting: int = 0
+
+
+@dataclass(frozen=True)
 class _Started:
     rule: str
     folder: str
@@ -96,8 +104,10 @@ class Tally:
     and folders of those that are done, in this order, or of bundles their markers.
     """
 
-    def __init__(self, facts: ProgressFacts, clock: Callable[[], float] = time.monotonic) -> None:
-        self.facts = facts
+    def __init__(
+        self, facts: ProgressFacts | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.facts = facts or ProgressFacts()
         self.rules: dict[str, RuleTally] = {}
         self._bundles: Bundles = {}
         self._clock = clock
@@ -107,8 +117,8 @@ class Tally:
         self.latest = ""
         self.ended: list[tuple[str, str]] = []
         self.is_stopped = False
-        #: When jobs have ended since the last one started.
-        self._free: list[float] = []
+        #: How many jobs were under way when the last one started.
+        self._at_once = 0
 
     def begin(self, jobs: Mapping[str, int], bundles: Bundles) -> None:
         """Start anew with a number of Snakemake's jobs of each rule; some are ``bundles``."""
@@ -117,7 +127,7 @@ class Tally:
             more = sum(len(folders) - 1 for folders in bundles.get(rule, {}).values())
             self.rules[rule] = RuleTally(count + more, count if rule in bundles else 0)
         self._began = self._clock()
-        self._started, self._failed, self.ended, self._free = {}, {}, [], []
+        self._started, self._failed, self.ended, self._at_once = {}, {}, [], 0
 
     def started(self, number: str, rule: str, folder: str) -> None:
         now = self._clock()
@@ -128,13 +138,13 @@ class Tally:
         tally.running += 1
         tally.first = now if tally.first is None else tally.first
         self._started[number] = _Started(rule, folder, now)
-        self._free = self._free[1:]
+        self._at_once = len(self._started)
 
-    def finished(self, number: str) -> None:
-        """Count a job as done, or all jobs of a bundle."""
+    def finished(self, number: str) -> bool:
+        """Count a job as done, or all jobs of a bundle; return whether it is one that counts."""
         job, now = self._started.pop(number, None), self._clock()
         if job is None:
-            return
+            return False
         tally = self.rules[job.rule]
         tally.running -= 1
         tally.done += len(self._bundles.get(job.rule, {}).get(job.folder, [job.folder]))
@@ -143,7 +153,7 @@ class Tally:
         tally.events += self.facts.events.get(job.folder, 0)
         self.latest = _place(job)
         self.ended.append((job.rule, job.folder))
-        self._free.append(now)
+        return True
 
     def stop(self) -> None:
         """Take in that the user has stopped the run: what ends with it has not failed."""
@@ -154,13 +164,9 @@ class Tally:
         if job is None:
             return
         self.rules[job.rule].running -= 1
-        self._free.append(self._clock())
         if not self.is_stopped:
             self._failed[number] = job
             self.rules[job.rule].failed += 1
-
-    def is_running(self, number: str) -> bool:
-        return number in self._started
 
     def retried(self, number: str) -> None:
         """Take back that a job has failed, or was under way: it is tried again."""
@@ -168,6 +174,11 @@ class Tally:
             self.rules[job.rule].failed -= 1
         if (job := self._started.pop(number, None)) is not None:
             self.rules[job.rule].running -= 1
+
+    @property
+    def running(self) -> dict[str, str]:
+        """The rules of the jobs that run, by their numbers."""
+        return {number: job.rule for number, job in list(self._started.items())}
 
     @property
     def under_way(self) -> set[str]:
@@ -204,13 +215,12 @@ class Tally:
             left = (item.bundles or item.total) - done[rule] - item.running - item.failed
             rules[rule] = Pace(done[rule], item.seconds, max(left, 0))
         running = [(job.rule, now - job.time) for job in list(self._started.values())]
-        ended = sum(now - freed < _JUST_NOW for freed in self._free)
-        return seconds_left(rules, running, ended=ended)
+        return seconds_left(rules, running, at_once=self._at_once)
 
-    def in_short(self, done: int, total: int) -> str:
+    def in_short(self) -> str:
         """Return how many jobs are done, since when, and how long the rest may take."""
-        progress = f"[{done}/{total}] jobs done"
-        if done >= total:
+        progress = f"[{self.done}/{self.total}] jobs done"
+        if self.done >= self.total:
             return f"{progress} in {_clock(self.elapsed)}"
         if self.is_stopped:
             return f"{progress}, stopped after {_clock(self.elapsed)}"
@@ -218,6 +228,28 @@ class Tally:
         if (left := self.seconds_left()) is not None:
             parts.append(f"about {_clock(left)} left")
         return ", ".join(parts)
+
+
+def seconds_left(
+    rules: Mapping[str, Pace], running: Iterable[tuple[str, float]], *, at_once: int | None = None
+) -> float | None:
+    """Return how long the rest of a run may take, or ``None`` if that cannot be said yet.
+
+    ``running`` are the rules of the jobs under way, and for how long each has run. Jobs to do are
+    taken to last as long as those of their rule did, and ``at_once`` of them to run at a time, or
+    as many as now.
+    """
+    under_way = list(running)
+    done = sum(pace.done for pace in rules.values())
+    left = len(under_way) + sum(pace.waiting for pace in rules.values())
+    workers = min(at_once or len(under_way), left)
+    if done < _JOBS or not workers:
+        return None
+    common = sum(pace.seconds for pace in rules.values()) / done
+    mean = {rule: pace.seconds / pace.done if pace.done else common for rule, pace in rules.items()}
+    work = sum(mean[rule] * pace.waiting for rule, pace in rules.items())
+    work += sum(max(mean[rule] - ran, _LEAST_LEFT * mean[rule]) for rule, ran in under_way)
+    return work / workers
 
 
 def _place(job: _Started) -> str:

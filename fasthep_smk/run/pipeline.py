@@ -9,8 +9,9 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from fasthep_smk.reuse import archive_results, asked, overwritten
 from fasthep_smk.run import credential_need, report_page
@@ -56,16 +57,14 @@ __all__ = [
     "load",
     "look_at_site",
     "place",
+    "placed",
     "plan",
     "reconcile",
     "run",
     "say_site",
-    "up_to",
     "warn",
     "write",
 ]
-
-StepMade = TypeVar("StepMade")
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def run(session: RunSession) -> Finished:
     asked.keep(build, settings.rerun)
     if _is_idle(translation):
         if session.prestarted is not None:
-            session.prestarted.discard()
+            session.prestarted.end()
         failures.forget(build)
         report_page.note_that_all_is_done(translation)
         return Finished(translation, session.page, 0)
@@ -166,18 +165,17 @@ def _run_jobs(session: RunSession) -> Finished:
 
             tell = None if settings.quiet else sys.stderr
             travelling = until_the_end.enter_context(prepared(translation, tell=tell))
-        snakemake = engine.Engine.of(
+        run_jobs = partial(
+            engine.run_jobs,
             translation,
-            output=sys.stderr,
             held=session.held,
             prestarted=session.prestarted,
             screen=session.screen(translation) if session.screen else None,
         )
         done, translation = recovery.run_to_the_end(
             translation,
-            lambda written, more: snakemake.run(written, [*more, *travelling]),
+            lambda written, more: run_jobs(written, [*more, *travelling]),
             translate_without=lambda without: _translate_again(translation, without),
-            output=sys.stderr,
         )
     return Finished(translation, session.page, done)
 
@@ -239,38 +237,19 @@ def conclude(finished: Finished) -> Concluded:
     return Concluded(translation, finished.page, finished.done, disk, incomplete)
 
 
-#: All steps of a run. `run_whole` stops twice: after ``place`` the run may be refused, and earlier
-#: batch jobs are settled; after ``write`` it makes a session, which ``run`` takes.
-STEPS: tuple[Callable[..., object], ...] = (
-    load, compile_plans, plan, place, reconcile, write, run, conclude,
-)  # fmt: skip
+#: All steps of a run, as docs/architecture.md shows them. `run_whole` stops twice: after ``place``
+#: the run may be refused, and earlier batch jobs are settled; after ``write`` it makes a session.
+STEPS = (load, compile_plans, plan, place, reconcile, write, run, conclude)
 
 
-def up_to(
-    last: Callable[..., StepMade],
-    given: Start | RunSession,
-    *,
-    after: Callable[..., Start] | None = None,
-) -> StepMade:
-    """Take the steps up to ``last``.
-
-    They begin with the first one, or with the one that follows ``after``, which has made ``given``
-    or what that holds.
-
-    Raises:
-        Findings: everything that one of the steps has found to be wrong.
-        RunFailed: as ``run``.
-    """
-    state: Any = given
-    first = 0 if after is None else STEPS.index(after) + 1
-    for step in STEPS[first : STEPS.index(last) + 1]:
-        state = step(state)
-    return state  # type: ignore[no-any-return]
+def placed(loaded: Loaded) -> Placed:
+    """Take the steps after ``load`` up to ``place``, by which nothing changes."""
+    return place(plan(compile_plans(loaded)))
 
 
 def accepted(placed: Placed) -> Translation:
     """Take the steps after ``place`` up to ``write``, by which the build folder changes."""
-    return up_to(write, placed, after=place)
+    return write(reconcile(placed))
 
 
 def accepted_beside_jobs(placed: Placed, *, cancel: bool = False) -> Translation:
@@ -332,7 +311,7 @@ def _translate_again(
             build=translation.build,
             aside=folder / "aside",
         )
-        return up_to(write, start)
+        return accepted(placed(load(start)))
 
 
 def _edited(digests: Mapping[str, str]) -> Iterator[str]:

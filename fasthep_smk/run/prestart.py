@@ -3,25 +3,20 @@
 That is a Snakemake that has imported all it needs and waits to be told its arguments, and on this
 machine the fork server. Nothing of the workflow's plan is known by then: what turns out not to be
 needed is ended without a trace. Each of them ends by itself if this process is killed before it has
-told them to go.
+told them to go. Where they were not started early, a run starts them itself.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import SYSTEMS
 from fasthep_smk.run.credential_need import without_secrets
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.run_lock import mark
-
-if TYPE_CHECKING:
-    from fasthep_smk.run.fork_server import ForkServer
-    from fasthep_smk.run.snakemake_process import SnakemakeProcess
 
 
 def environment(build: Path, held: int | None, system: str = "local") -> dict[str, str]:
@@ -50,76 +45,55 @@ def _has_cache() -> bool:
 
 
 class Prestarted:
-    """Processes that were started before a run on ``system``, until it takes them over."""
+    """What a run on ``system`` needs: a fork server, and a Snakemake that waits to be told.
 
-    def __init__(self, build: Path, held: int, system: str = "local") -> None:
+    ``held`` is the lock of the build folder, which Snakemake shares.
+
+    Raises:
+        OSError: there is no space for a temporary folder, or Snakemake cannot be started.
+    """
+
+    def __init__(
+        self, build: Path, system: str, variables: Mapping[str, str], held: int | None
+    ) -> None:
         # A call with nothing to do needs neither.
         from fasthep_smk.run.fork_server import ForkServer
         from fasthep_smk.run.snakemake_process import SnakemakeProcess
 
-        self._system, self._environment = system, environment(build, held, system)
-        self._snakemake: SnakemakeProcess | None = None
-        self._worker: ForkServer | None = ForkServer(self._environment, system)
-        connection = self._worker.connection
+        self._system, self._variables = system, variables
+        self.worker = ForkServer(variables, system)
+        shared = [*self.worker.shared, *([] if held is None else [held])]
         try:
-            self._snakemake = SnakemakeProcess(
-                system,
-                build,
-                {**self._environment, **connection.environment},
-                shared=(held, *connection.shared),
+            self.snakemake = SnakemakeProcess(
+                system, build, {**variables, **self.worker.variables}, shared
             )
-        except OSError:  # the run says why, when it starts its own
-            self.discard()
+        except OSError:
+            self.worker.discard()
+            raise
 
-    def take_worker(self, system: str, wanted: Mapping[str, str]) -> ForkServer | None:
-        """Hand over the fork server to a run with the environment ``wanted``, if it has that."""
-        if not self._is_for(system, wanted):
-            self.discard()
-        worker, self._worker = self._worker, None
-        return worker
+    def is_for(self, system: str, variables: Mapping[str, str]) -> bool:
+        """Whether a run can have these: they wait, and have its environment.
 
-    def take_snakemake(
-        self, system: str, arguments: Sequence[str], wanted: Mapping[str, str]
-    ) -> SnakemakeProcess | None:
-        """Start the run: tell Snakemake its arguments. ``None`` if it has to be started anew."""
-        if self._snakemake is None or not self._is_for(system, wanted):
-            return None
-        process, self._snakemake = self._snakemake, None
-        if process.tell(arguments):
-            return process
-        process.end()
-        return None
+        A module of the user's may have changed that.
+        """
+        return self.snakemake.waits and (system, variables) == (self._system, self._variables)
 
-    def _is_for(self, system: str, wanted: Mapping[str, str]) -> bool:
-        """Whether these are a run's: a module of the user's may have changed its environment."""
-        return (system, wanted) == (self._system, self._environment)
-
-    def discard(self) -> None:
-        """End what was not taken over."""
-        process, self._snakemake = self._snakemake, None
-        if process is not None:
-            process.end()
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.discard()
+    def end(self) -> None:
+        """End both, or let the fork server end with a Snakemake that goes on."""
+        if self.snakemake.is_told:
+            self.worker.end()
+        else:
+            self.snakemake.discard()
+            self.worker.discard()
 
 
-@contextlib.contextmanager
-def prestart(build: Path, held: int | None, system: str) -> Iterator[Prestarted | None]:
-    """Start what a run in ``build`` needs; end with the block what it has not taken over."""
+def prestart(build: Path, held: int, system: str) -> Prestarted | None:
+    """Start what a run in ``build`` needs, if that can be known before it is translated."""
     # For another system, what Snakemake has to be told before it starts is not known yet.
-    if held is None or system not in SYSTEMS:
-        yield None
-        return
-    try:
-        prestarted = Prestarted(build, held, system)
-    except OSError:  # no space for a folder: the run says so, if it comes to that
-        yield None
-        return
-    try:
-        yield prestarted
-    finally:
-        prestarted.discard()
+    if system in SYSTEMS:
+        with contextlib.suppress(OSError):  # the run says why, when it starts its own
+            return Prestarted(build, system, environment(build, held, system), held)
+    return None
 
 
 def is_likely_idle(workflow: Path, build: Path) -> bool:
@@ -128,23 +102,15 @@ def is_likely_idle(workflow: Path, build: Path) -> bool:
     What is started in vain takes time from the compiler. A wrong guess costs no more than time.
     """
     with contextlib.suppress(OSError):  # the run says so, if it matters
-        ended = _times((build / layout.WORK / "finish").rglob(layout.RECORD))
-        folders = {workflow.parent, Path()}
-        sources = [
-            file for folder in folders for file in folder.glob("*.*") if file.suffix in _SOURCES
-        ]
-        return bool(ended) and max(_times((workflow, *sources)), default=0.0) < min(ended)
+        ended = map(_time, (build / layout.WORK / "finish").rglob(layout.RECORD))
+        files = [file for folder in {workflow.parent, Path()} for file in folder.glob("*.*")]
+        sources = [file for file in files if file.suffix in (".yaml", ".yml", ".py")]
+        return max(map(_time, [workflow, *sources])) < min(ended, default=0.0)
     return False
 
 
-def _times(paths: Iterable[Path]) -> list[float]:
-    """Return when files were modified, without those that cannot be looked at."""
-    times = []
-    for path in paths:
-        with contextlib.suppress(OSError):
-            times.append(path.stat().st_mtime)
-    return times
-
-
-#: What a workflow is made of.
-_SOURCES = (".yaml", ".yml", ".py")
+def _time(path: Path) -> float:
+    """Return when a file was modified; 0 if it cannot be looked at."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0

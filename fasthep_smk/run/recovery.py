@@ -1,14 +1,15 @@
 """A run to its end, which may take several rounds of Snakemake.
 
-Jobs run again where files were damaged or edited meanwhile, or where they shared a batch job with
-one that failed; and what remains to be done is done without the partitions that may be missing.
+Jobs run again where files were damaged or edited meanwhile; and what remains to be done is done
+without the partitions that may be missing.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from fasthep_smk.plan.partitions import Place
 from fasthep_smk.reuse import store
@@ -17,7 +18,6 @@ from fasthep_smk.storage.observed import Checks, Surroundings, environment_of, w
 from fasthep_smk.util.errors import JobsFailed, RunFailed
 
 if TYPE_CHECKING:
-    from fasthep_smk.run.engine import JobsRun
     from fasthep_smk.translate.translation import Translation
     from fasthep_smk.translate.write import Written
 
@@ -30,15 +30,14 @@ _GOES_ON = frozenset({"damaged", "changed"})
 
 def run_to_the_end(
     translation: Translation,
-    start: Callable[[Written, Sequence[str]], JobsRun],
+    start: Callable[[Written, Sequence[str]], int],
     *,
     translate_without: Callable[[Mapping[Place, str]], Translation],
-    output: TextIO,
 ) -> tuple[int, Translation]:
     """Run a translation; return how many jobs were done, and the translation that was finished.
 
-    ``start`` runs Snakemake once, with further arguments for it. If partitions may be missing in
-    the end, ``translate_without`` makes a translation without them.
+    ``start`` runs Snakemake once, with further arguments for it, and returns how many jobs ran. If
+    partitions may be missing in the end, ``translate_without`` makes a translation without them.
 
     What was edited during the run is looked at when it has ended: results are those of one version
     of all files.
@@ -48,14 +47,12 @@ def run_to_the_end(
             time.
     """
     limit = translation.settings.accept_missing
-    done, rounds_left, apart = 0, _ROUNDS + len(translation.rules), False
+    done, rounds_left = 0, _ROUNDS + len(translation.rules)
     more: list[str] = []
     while True:
         rounds_left -= 1
-        alone = [f"{rule}=1" for rule in translation.placement.together] if apart else []
-        groups = ["--group-components", *alone] if alone else []
         try:
-            done += start(translation.written, [*more, *groups]).total
+            done += start(translation.written, more)
             changes = _changes(translation)
             if not changes:
                 return done, translation
@@ -63,7 +60,7 @@ def run_to_the_end(
             text = f"changed during the run: {changes[0]}{several}"
             if rounds_left <= 0:
                 raise RunFailed(f"{text}\nit keeps changing: run again when it no longer changes")
-            print(f"{text}: the jobs that depend on it run again", file=output)
+            print(f"{text}: the jobs that depend on it run again", file=sys.stderr)
             without = translation.settings.without
         except JobsFailed as error:
             from fasthep_smk.run import accept_missing
@@ -75,27 +72,20 @@ def run_to_the_end(
                 more = ["--keep-going"]  # to find at once all that is damaged
             if rounds_left > 0 and kinds and kinds <= _GOES_ON:
                 who = "made" if kinds == {"damaged"} else "made or read"
-                print(f"{error}\nthe jobs that {who} these files run again", file=output)
+                print(f"{error}\nthe jobs that {who} these files run again", file=sys.stderr)
             elif limit is None or "credential" in kinds:
                 raise  # with a renewed credential nothing would be missing
             elif rounds_left > 0 and kinds & _GOES_ON:
                 print(
                     f"{error}\nsome jobs failed because files are damaged or have changed: "
                     "all failed jobs run again",
-                    file=output,
-                )
-            elif not apart and accept_missing.lost_with_others(error, translation):
-                apart = True
-                print(
-                    f"{error}\npartitions that shared a batch job with a failed partition run "
-                    "again, each in a batch job of its own",
-                    file=output,
+                    file=sys.stderr,
                 )
             else:
                 without = accept_missing.to_leave_out(error, translation, limit)
                 count = len(without)
                 these = "1 partition" if count == 1 else f"{count} partitions"
-                print(f"{error}\nthe run goes on without {these}", file=output)
+                print(f"{error}\nthe run goes on without {these}", file=sys.stderr)
         translation = translate_without(without)
         if not translation.reuse.reasons:
             return done, translation

@@ -5,19 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from fasthep_smk import sites
-from fasthep_smk.run.snakemake_output import Progress, Reader
-from fasthep_smk.sites import Queued
+from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.util.threads import meanwhile
 
 
 def telling(
-    reader: Reader, reasons: Callable[[Progress], list[str]], patience: int
+    reader: Reader, placement: Placement, build: Path, patience: int
 ) -> AbstractContextManager[None]:
     """Say why nothing happens, when no job has ended for ``patience`` s; again after as long."""
 
@@ -27,43 +25,42 @@ def telling(
             quiet_since = max(reader.last, spoke)
             if time.monotonic() - quiet_since < patience or not reader.jobs:
                 continue
-            for line in reasons(reader.progress()):
+            for line in reasons(reader, placement, build):
                 reader.say(line)
             spoke = time.monotonic()
 
     return meanwhile(watch, join=False)  # a batch system that is asked may take long to answer
 
 
-def reasons(progress: Progress, placement: Placement) -> list[str]:
-    """Return lines that say what a run waits for."""
-    quiet = f"{progress.quiet:.0f} s without a finished job"
-    if not progress.running:
-        return [f"{quiet}: Snakemake has {progress.left} jobs to do and none running"]
-    placed = Counter({(rule, _pool(rule, placement)): n for rule, n in progress.running.items()})
-    for (rule, pool), count in progress.moved.items():
-        placed[rule, _pool(rule, placement)] -= count
-        placed[rule, pool] += count
-    placed = +placed
+def reasons(reader: Reader, placement: Placement, build: Path) -> list[str]:
+    """Return lines that say what a run waits for.
+
+    On a cluster, a job that was submitted is under way for Snakemake, though it may wait.
+    """
+    quiet = f"{time.monotonic() - reader.last:.0f} s without a finished job"
+    running, tally = reader.tally.running, reader.tally
+    left = max(tally.total - tally.done - len(running), 0)
+    if not running:
+        return [f"{quiet}: Snakemake has {left} jobs to do and none running"]
+    placed = Counter(
+        (rule, reader.moved.get(number) or _pool(rule, placement))
+        for number, rule in running.items()
+    )
     parts = [f"{count} x {rule} (pool {pool!r})" for (rule, pool), count in placed.items()]
-    lines = [f"{quiet}; running or queued: {', '.join(parts)}; {progress.left} more to do"]
+    lines = [f"{quiet}; running or queued: {', '.join(parts)}; {left} more to do"]
     busy: Counter[str] = Counter()
     for (_, pool), count in placed.items():
         busy[pool] += count
     for pool, count in busy.items():
         workers = placement.workers.get(pool)
-        if workers is not None and count >= workers and progress.left:
+        if workers is not None and count >= workers and left:
             lines.append(f"    pool {pool!r}: {workers} of {workers} workers are busy")
-    system = sites.system(placement.site.system)
-    return lines + [f"    {line}" for line in waiting(system.queued(Path(progress.run)))]
-
-
-def waiting(queued: Iterable[Queued] | None) -> list[str]:
-    """Return how many jobs wait, where, and why, in the batch system's own words."""
-    counts = Counter((job.where, job.reason) for job in queued or () if job.state == "waiting")
-    return [
-        f"{count} {'job waits' if count == 1 else 'jobs wait'} in {where}: {reason}"
-        for (where, reason), count in counts.items()
-    ]
+    queued = sites.system(placement.site.system).queued(build) or ()
+    counts = Counter((job.where, job.reason) for job in queued if job.state == "waiting")
+    for (where, reason), count in counts.items():
+        jobs = "job waits" if count == 1 else "jobs wait"
+        lines.append(f"    {count} {jobs} in {where}: {reason}")
+    return lines
 
 
 def _pool(rule: str, placement: Placement) -> str:

@@ -54,11 +54,8 @@ def what_failed(
 ) -> RunFailed:
     """Return what a run has failed of: Snakemake has ended with ``status``, and printed ``log``."""
     failed = failures.read_all(written.build)
-    if (
-        any(item.kind == "disk" for item in failed)
-        or reader.disk_full
-        or disk_full.is_full(log.parent)
-    ):
+    is_full = reader.disk_full or disk_full.is_full(log.parent)
+    if is_full or any(item.kind == "disk" for item in failed):
         return RunFailed(_no_space(written.build, failed))
     under_way = [item for item in failed if item.system == "local"]  # others go on
     killed = _killed(status, under_way, log) if status < 0 else []
@@ -85,14 +82,7 @@ def what_failed(
     fate = functools.cache(lambda job: masked(system.fate(job) or "") or None)
     title = f"{count} job{'s' if count != 1 else ''} failed; finished jobs are kept:"
     shown = [
-        message(
-            item,
-            written.build,
-            log=failures.log_of(item),
-            profile=written.profile,
-            fate=fate,
-        )
-        for item in failed[:_SHOWN]
+        message(item, written.build, profile=written.profile, fate=fate) for item in failed[:_SHOWN]
     ]
     heard = {item: reader.messages.get(item) or _WITHOUT_A_WORD for item in silent}
     words: dict[str, list[str]] = {}
@@ -101,13 +91,12 @@ def what_failed(
     for sentence, items in words.items():
         if sentence.startswith(REFUSED):
             shown.append(of_refused(sentence, items, written.build, system))
-            continue
-        jobs = "a job" if len(items) == 1 else f"{len(items)} jobs"
-        logs = [written.build / item for item in items]
-        lines = [f"    log:     {path}" for path in logs if path.exists()]
-        shown.append("\n".join([f"{jobs}: {sentence}", *lines]))
-    more = [f"... and {count - _SHOWN} more, see {log}"]
-    text = "\n".join([*killed, title, *shown, *(more if count > _SHOWN else [])])
+        else:
+            logs = [written.build / item for item in items]
+            facts = [("log", str(path)) for path in logs if path.exists()]
+            shown.append(_told(f"{_jobs(len(items))}: {sentence}", facts))
+    more = [f"... and {count - _SHOWN} more, see {log}"] if count > _SHOWN else []
+    text = "\n".join([*killed, title, *shown, *more])
     if status != 1:  # it was killed itself: what would still have run is unknown
         return RunFailed(text)
     reasons = {
@@ -133,7 +122,6 @@ def message(
     failure: failures.Failure,
     build: Path,
     *,
-    log: Path,
     profile: Path,
     fate: Callable[[str], str | None] | None = None,
 ) -> str:
@@ -142,39 +130,40 @@ def message(
     ``fate`` is asked what the batch system says of a job that was killed.
     """
     failure = failures.with_fate(failure, fate)
-    facts: list[tuple[str, str]] = [("at", failure.at or "")]
     earlier = {str(item["problem"]): item["attempt"] for item in reversed(failure.earlier)}
-    facts += [
-        ("earlier", f"attempt {attempt}: {problem}")
-        for problem, attempt in reversed(earlier.items())
-        if problem != failure.problem
-    ]
-    facts.append(("dataset", failure.dataset or ""))
-    if failure.file is not None:
-        facts.append(("file", f"{failure.file} ({failures.span(failure.start, failure.stop)})"))
-    if failure.variation not in (None, "nominal"):
-        facts.append(("variation", str(failure.variation)))
-    if failure.pool is not None:
-        facts.append(("where", failures.where(failure)))
+    variation = "" if failure.variation == "nominal" else failure.variation
+    span = failures.span(failure.start, failure.stop)
     # A last attempt that was not worth trying used next to nothing.
     most = max([failure.used or 0, *(item.get("used") or 0 for item in failure.earlier)])
-    if failure.memory is not None or most:
-        asked = format_bytes(failure.memory) if failure.memory else "nothing"
-        used = f"{most // 1000**2} MB used" if most else "use unknown"
-        facts.append(("memory", f"{asked} asked for, {used}"))
+    asked = format_bytes(failure.memory) if failure.memory else "nothing"
+    used = f"{most // 1000**2} MB used" if most else "use unknown"
     command = shell(["snakemake", "--profile", profile.relative_to(build), "--", failure.record])
     more = _MORE.get(failure.kind, "")
-    facts += [
+    facts = [
+        ("at", failure.at or ""),
+        *(
+            ("earlier", f"attempt {attempt}: {problem}")
+            for problem, attempt in reversed(earlier.items())
+            if problem != failure.problem
+        ),
+        ("dataset", failure.dataset or ""),
+        ("file", f"{failure.file} ({span})" if failure.file else ""),
+        ("variation", variation or ""),
+        ("where", failures.where(failure) if failure.pool else ""),
+        ("memory", f"{asked} asked for, {used}" if failure.memory is not None or most else ""),
         ("fix", failure.fix or f"{more}{_SMALLER if more and failure.file else ''}"),
-        ("log", str(build / log)),
+        ("log", str(build / failures.log_of(failure))),
         ("rerun", f"{shell(['cd', build])} && {command}"),
     ]
-    return "\n".join(
-        [
-            failures.headline(failure),
-            *(f"    {label + ':':11}{text}" for label, text in facts if text),
-        ]
-    )
+    return _told(failures.headline(failure), facts)
+
+
+def _told(title: str, facts: Iterable[tuple[str, str]]) -> str:
+    return "\n".join([title, *(f"    {label + ':':11}{text}" for label, text in facts if text)])
+
+
+def _jobs(count: int) -> str:
+    return "a job" if count == 1 else f"{count} jobs"
 
 
 def of_refused(said: str, logs: Sequence[str], build: Path, system: sites.System) -> str:
@@ -183,15 +172,13 @@ def of_refused(said: str, logs: Sequence[str], build: Path, system: sites.System
     entries = list(_entries(places, build))
     datasets = list(dict.fromkeys(entry.dataset for entry in entries if entry.dataset))
     files = [entry for entry in entries if entry.file]
-    jobs = "a job" if len(logs) == 1 else f"{len(logs)} jobs"
     facts = [
         ("dataset", ", ".join(datasets[:_NAMED]) + (", ..." if len(datasets) > _NAMED else "")),
         ("file", _file(files[0], len(files) - 1) if files else ""),
         ("where", ", ".join(f"pool {pool!r}" for pool in _pools(places, build))),
         ("fix", system.remedy(said.removeprefix(REFUSED)) or ""),
     ]
-    shown = [f"    {label + ':':11}{text}" for label, text in facts if text]
-    return "\n".join([f"{jobs} {said}", *shown])
+    return _told(f"{_jobs(len(logs))} {said}", facts)
 
 
 def _file(entry: JobEntry, others: int) -> str:
@@ -241,23 +228,17 @@ def _moved_away(paths: list[str]) -> str:
 
 def _no_space(build: Path, failed: list[failures.Failure]) -> str:
     """Return that the disk is full, and which jobs that has cost."""
-    lines = [str(disk_full.finding(build))]
-    for item in failed[:3]:
-        name = f"stage {item.stage!r}" if item.stage else f"rule {item.rule}"
-        lines.append(f"    failed:  {name}{f', {item.key}' if item.key else ''}: {item.problem}")
-    if len(failed) > 3:
-        lines.append(f"    ... and {len(failed) - 3} more")
-    return "\n".join(lines)
+    lost = [f"    {failures.headline(item)}" for item in failed[:_SHOWN]]
+    return "\n".join([str(disk_full.finding(build)), *lost])
 
 
 def _killed(status: int, failed: list[failures.Failure], log: Path) -> list[str]:
     """Return that Snakemake was killed, and what became of its jobs."""
     ended = sum(item.kind == "killed" for item in failed)
-    jobs = "a job" if ended == 1 else f"{ended} jobs"
     return [
         f"Snakemake was ended by {in_words(status)}: finished jobs are kept, run the same command "
         "again to continue",
-        *([f"    jobs:    {jobs} will run again"] if ended else []),
+        *([f"    jobs:    {_jobs(ended)} will run again"] if ended else []),
         *[f"    at:      {place}" for place in _where_it_crashed(log)],
         f"    log:     {log}",
     ]

@@ -50,7 +50,10 @@ def run_whole(
         is_idle = is_likely_idle(settings.workflow, build)
 
         def begin(system: str) -> Prestarted | None:
-            return None if is_idle else until_the_end.enter_context(prestart(build, held, system))
+            started = None if is_idle else prestart(build, held, system)
+            if started is not None:
+                until_the_end.callback(started.end)
+            return started
 
         here = (settings.profile or default_profile(str(settings.workflow))[0]) in (None, "local")
         prestarted = begin("local") if here else None
@@ -63,15 +66,15 @@ def run_whole(
             instead = f"replace {settings.outdir} with their own folder while this run goes on"
             pipeline.warn([f"{problem}: they can {instead}"])
         start = Start(settings=settings, root=Path.cwd(), build=build, aside=folder / "aside")
-        loaded = pipeline.up_to(pipeline.load, start)
+        loaded = pipeline.load(start)
         if not here:
             prestarted = begin(loaded.execution.site.system)
-        placed = pipeline.up_to(pipeline.place, loaded, after=pipeline.load)
+        placed = pipeline.placed(loaded)
         sites.require_plugin(placed.placement.site.system)
         agree(placed)
         translation = pipeline.accepted_beside_jobs(placed, cancel=cancel)
         page = until_the_end.enter_context(contextlib.closing(report_page.Page(build)))
         session = pipeline.RunSession(translation, page, held, prestarted, screen)
-        concluded = pipeline.up_to(pipeline.conclude, session, after=pipeline.write)
+        concluded = pipeline.conclude(pipeline.run(session))
         ended(concluded)
         return concluded

@@ -28,7 +28,7 @@ _OFF = {
         "fasthep_smk.flow.patches.late",
         "module.import_late = lambda *_, **__: None",
     ),
-    "prestart": ("fasthep_smk.run.prestart", "module.prestart = nothing"),
+    "prestart": ("fasthep_smk.run.prestart", "module.prestart = lambda *_: None"),
     "fork server": ("fasthep_smk.run.fork_server", "module.why_cold = lambda system: 'off'"),
     "jobs without a shell": (
         "fasthep_smk.executors.forked_jobs",
@@ -42,10 +42,6 @@ _OFF = {
     "garbage collector": (
         "fasthep_smk",
         "import gc; gc.set_threshold = gc.freeze = gc.disable = lambda *_: None",
-    ),
-    "benchmark correction": (
-        "fasthep_smk.run.fork_server",
-        "module.correct_benchmarks = lambda build: None",
     ),
 }
 _CUSTOMIZE = """\

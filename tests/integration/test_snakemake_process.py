@@ -19,7 +19,6 @@ from fasthep_smk.executors.job_events import (
     JobRetried,
     JobsPlanned,
     JobStarted,
-    Progressed,
 )
 from fasthep_smk.run.prestart import Prestarted, environment
 from fasthep_smk.run.snakemake_output import Reader
@@ -57,23 +56,16 @@ class Follower(Reader):
         return [event for event in self.reported if isinstance(event, kind)]
 
 
-def run(
-    folder: Path, script: str, *arguments: str, prestarted: bool = False
-) -> tuple[int, Follower]:
+def run(folder: Path, script: str, *arguments: str) -> tuple[int, Follower]:
     (folder / "Snakefile").write_text(SNAKEFILE.replace("{SCRIPT}", script))
-    wanted = ["--cores", "1", "--nocolor", *arguments]
-    if prestarted:
-        process = SnakemakeProcess("local", folder, os.environ)
-        assert process.tell(wanted)
-    else:
-        process = SnakemakeProcess("local", folder, os.environ, arguments=wanted)
+    process = SnakemakeProcess("local", folder, os.environ)
+    process.tell(["--cores", "1", "--nocolor", *arguments])
     reader = Follower()
     return process.follow(reader), reader
 
 
-@pytest.mark.parametrize("prestarted", [False, True])
-def test_a_run_is_reported_from_its_plan_to_its_end(tmp_path: Path, prestarted: bool) -> None:
-    status, reader = run(tmp_path, WELL, prestarted=prestarted)
+def test_a_run_is_reported_from_its_plan_to_its_end(tmp_path: Path) -> None:
+    status, reader = run(tmp_path, WELL)
     assert status == 0
     assert reader.of(JobsPlanned) == [JobsPlanned({"make": 2, "all": 1})]
     started = {(one.rule, *one.outputs) for one in reader.of(JobStarted)}  # type: ignore[union-attr]
@@ -83,7 +75,6 @@ def test_a_run_is_reported_from_its_plan_to_its_end(tmp_path: Path, prestarted: 
         ("all",),
     }
     assert len(reader.of(JobFinished)) == 3
-    assert reader.of(Progressed) == [Progressed(1, 3), Progressed(2, 3), Progressed(3, 3)]
     assert (reader.tally.done, sorted(reader.folders)) == (2, ["first", "second"])
 
 
@@ -144,20 +135,16 @@ def test_a_logger_of_the_users_own_gets_the_events_and_disturbs_nothing(
 
 
 def test_one_that_has_died_while_it_waited_is_not_told_anything(tmp_path: Path) -> None:
-    held = os.open(tmp_path / "lock", os.O_CREAT)
-    prestarted = Prestarted(tmp_path, held)
+    variables = environment(tmp_path, None)
+    prestarted = Prestarted(tmp_path, "local", variables, None)
     try:
-        assert prestarted._snakemake is not None
-        prestarted._snakemake.signal(signal.SIGKILL)
-        prestarted._snakemake._process.wait()
-        wanted = environment(tmp_path, held)
-        assert [prestarted.take_snakemake("local", ["--version"], wanted) for _ in range(2)] == [
-            None,
-            None,
-        ]
+        assert prestarted.is_for("local", variables)
+        assert not prestarted.is_for("local", {**variables, "OTHER": "1"})
+        prestarted.snakemake.signal(signal.SIGKILL)
+        prestarted.snakemake._process.wait()
+        assert not prestarted.is_for("local", variables)
     finally:
-        prestarted.discard()
-        os.close(held)
+        prestarted.end()
 
 
 def test_who_is_interrupted_interrupts_it(tmp_path: Path) -> None:
@@ -169,8 +156,8 @@ def test_who_is_interrupted_interrupts_it(tmp_path: Path) -> None:
         "from fasthep_smk.run.snakemake_output import Reader\n"
         "from fasthep_smk.run.snakemake_process import SnakemakeProcess\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "process = SnakemakeProcess(\n"
-        "    'local', pathlib.Path(), os.environ, arguments=['--dry-run', '--cores', '1'])\n"
+        "process = SnakemakeProcess('local', pathlib.Path(), os.environ)\n"
+        "process.tell(['--dry-run', '--cores', '1'])\n"
         "process.follow(Reader(None))\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path) as caller:

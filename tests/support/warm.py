@@ -52,7 +52,7 @@ _MODULES = (
     "fasthep_smk.contrib.report.page",
     "fasthep_smk.executors.direct",
     "fasthep_smk.executors.forked_jobs",
-    "fasthep_smk.executors.logger_plugin",
+    "fasthep_smk.executors.reporting",
     "fasthep_smk.executors.sizes",
     "fasthep_smk.executors.start",
     "fasthep_smk.flow.check",

@@ -42,7 +42,6 @@ from fasthep_smk.executors.job_events import (
     JobRetried,
     JobsPlanned,
     JobStarted,
-    Progressed,
     Submitted,
     to_line,
 )
@@ -110,7 +109,6 @@ REPORT = "".join(
             JobFailed("4", "stage_A", ["logs/4.log"], "SLURM sbatch failed."),
             JobRetried("4"),
             JobFinished("4"),
-            Progressed(1, 3),
         ],
     )
 )
@@ -457,7 +455,6 @@ def output_of_snakemake(_bench: Bench, content: bytes) -> None:
         for line in content.decode(errors="replace").splitlines():
             reader.line(line)
             reader.event_line(line)
-        reader.progress()
         reader.tally.seconds_left()
 
 
@@ -473,7 +470,7 @@ def a_note(bench: Bench, content: bytes) -> None:
     found = failures.read(path)
     if found is not None:
         build = bench.folder
-        told = what_failed.message(found, build, log=Path("x"), profile=build / "p", fate=str)
+        told = what_failed.message(found, build, profile=build / "p", fate=str)
         assert "\x1b" not in told + failures.in_short(found, str)
         failures.lives(found)
         failures.logs_of(found)

@@ -38,8 +38,8 @@ def do_export(options: argparse.Namespace) -> int:
     options.outdir = options.out / BUILD
     build = options.outdir.absolute()
     with scratch() as folder:
-        placed = pipeline.up_to(pipeline.place, begin(options, build, folder / "aside"))
-        translation = pipeline.accepted(placed)
+        loaded = pipeline.load(begin(options, build, folder / "aside"))
+        translation = pipeline.accepted(pipeline.placed(loaded))
         pipeline.warn(translation.warnings)
         _write_bundle(translation, options.out)
     print(f"bundle:  {options.out / MANIFEST}")

@@ -29,7 +29,7 @@ def do_pack(options: argparse.Namespace) -> int:
     if options.workflow is not None:
         with scratch() as folder:
             start = begin(options, folder / "build", folder / "aside")
-            compiled = pipeline.up_to(pipeline.compile_plans, start)
+            compiled = pipeline.compile_plans(pipeline.load(start))
         asked = compiled.execution.environment
         modules = {name for variant in compiled.plans for name in modules_of(variant.plan)}
     else:

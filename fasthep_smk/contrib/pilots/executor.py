@@ -13,7 +13,7 @@ from fasthep_smk.executors import scheduler
 from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
-from fasthep_smk.executors.logger_plugin import problem, report
+from fasthep_smk.executors.reporting import problem, report
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.pilots import read
 from fasthep_smk.util.snakemake_types import SnakemakeJob

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from fasthep_smk import sites
-from fasthep_smk.run.fork_server import fork_server
+from fasthep_smk.run.fork_server import ForkServer
 from fasthep_smk.util.processes import die_with_parent
 
 _MANAGER = "fasthep_smk.contrib.pilots.manager"
@@ -27,14 +27,17 @@ def main() -> int:
         # A job that is evicted may start again, while the first one is not yet known to be gone.
         arguments += ["--uid", f"{job}.{secrets.token_hex(4)}"]
     # Each of its jobs asks which batch job it is in.
-    with fork_server(dict(os.environ), imports=[f"fasthep_smk.sites.{name}"]) as server:
+    server = ForkServer(dict(os.environ), imports=[f"fasthep_smk.sites.{name}"])
+    try:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", _MANAGER, *arguments],
-            env={**os.environ, **server.connection.environment},
-            pass_fds=server.connection.shared,
+            env={**os.environ, **server.variables},
+            pass_fds=server.shared,
             preexec_fn=lambda: die_with_parent(here),
         )
         return process.wait()
+    finally:
+        server.end()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from fasthep_smk.contrib.report.facts import Facts, InputFile, Lacking, OwnRead,
 from fasthep_smk.contrib.report.numbers import duration, percent, when
 from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.flow.records import SampleFacts
-from fasthep_smk.run.estimate import Pace, seconds_left
+from fasthep_smk.run.job_counts import Pace, seconds_left
 from fasthep_smk.storage import failures, missing_report
 from fasthep_smk.storage.jobs import State
 from fasthep_smk.storage.last_run import LastRun

@@ -177,16 +177,16 @@ KEPT_FOLDERS = Patch(
     why="Snakemake removes empty folders of missing input files, and their parents",
     upstream="snakemake-removes-folders.py",
     until=_A_RELEASE,
-    module="executors/snakemake_folders.py",
-    test="tests/unit/executors/test_snakemake_folders.py",
+    module="executors/start.py",
+    test="tests/unit/executors/test_start_folders.py",
 )
 TEMPORARY_FOLDER = Patch(
     replaces=("snakemake.workflow:tempfile",),
     why="a Snakemake that is killed leaves its temporary folder",
     upstream="snakemake-leaves-temporary-folders.py",
     until=_A_RELEASE,
-    module="executors/snakemake_folders.py",
-    test="tests/unit/executors/test_snakemake_folders.py",
+    module="executors/start.py",
+    test="tests/unit/executors/test_start_folders.py",
 )
 
 # --- Snakemake's executors for batch systems ---

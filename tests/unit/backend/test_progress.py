@@ -14,7 +14,6 @@ from fasthep_smk.executors.job_events import (
     JobFinished,
     JobsPlanned,
     JobStarted,
-    Progressed,
 )
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Bundle, Job, Rule
@@ -61,8 +60,8 @@ def counts(reporter: ProgressReporter) -> tuple[int, int, int, int]:
 
 
 def test_a_partition_is_done_with_the_last_of_its_jobs() -> None:
-    first = (started(1, "Vars", "a_0"), JobFinished("1"), Progressed(1, 5))
-    second = (started(2, "Hist", "a_0"), JobFinished("2"), Progressed(2, 5))
+    first = (started(1, "Vars", "a_0"), JobFinished("1"))
+    second = (started(2, "Hist", "a_0"), JobFinished("2"))
     assert counts(follow(*first)[0]) == (1, 1, 0, 0)
     assert counts(follow(*first, *second)[0]) == (1, 0, 1, 0)
 
@@ -76,7 +75,7 @@ def test_the_partitions_of_a_bundle_are_done_together() -> None:
     one = rule("Vars")
     one.bundles = {"0": Bundle("Vars", ("0",), tuple(one.jobs))}
     marker = next(iter(one.bundles.values())).marker
-    events = (JobStarted("1", "Vars", [marker]), JobFinished("1"), Progressed(1, 2))
+    events = (JobStarted("1", "Vars", [marker]), JobFinished("1"))
     assert counts(follow(*events, rules=(one,))[0]) == (0, 0, 2, 0)
 
 
@@ -101,6 +100,6 @@ def test_a_file_that_fasthep_has_cut_otherwise_counts_as_a_whole() -> None:
     shown = Partitions(reporter, partitions)
     shown.start()
     reader = Reader(shown.of([rule("Vars")], ()))
-    for event in (PLANNED, started(1, "Vars", "a_0"), JobFinished("1"), Progressed(1, 3)):
+    for event in (PLANNED, started(1, "Vars", "a_0"), JobFinished("1")):
         reader.event(event)
     assert counts(reporter) == (1, 0, 2, 0)

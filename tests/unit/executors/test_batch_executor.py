@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
+from fasthep_smk.executors import batch_executor
 from fasthep_smk.executors.batch_executor import BatchExecutor, Forgotten
 
 
@@ -96,3 +97,9 @@ def test_a_look_comes_when_it_is_time() -> None:
     begin = time.monotonic()
     asyncio.run(BatchExecutor.sleep(waiting))  # type: ignore[arg-type]
     assert 0.3 <= time.monotonic() - begin < 2
+
+
+def test_states_are_asked_less_often_where_nothing_moves() -> None:
+    pauses = [batch_executor._pause(quiet, 10) for quiet in (0, 20, 120)]
+    assert pauses == [2, 5, 10]
+    assert batch_executor._pause(0, 1) == 1  # as the profile says

@@ -1,4 +1,4 @@
-"""Batch jobs without a Snakemake around them: which, with which command, and how often to look."""
+"""Batch jobs without a Snakemake around them: which, and with which command."""
 
 from __future__ import annotations
 
@@ -71,17 +71,3 @@ def test_others_need_snakemake_on_the_node(other: Any) -> None:
 
 def test_containers_and_environments_of_snakemake_need_it_too() -> None:
     assert direct.command_of(job(), workflow("apptainer")) is None
-
-
-def test_states_are_asked_less_often_where_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(direct.time, "monotonic", lambda: now)
-    pace = direct.LookPace()
-    assert pace.seconds(10) == 2
-    now += 20
-    assert pace.seconds(10) == 5
-    now += 100
-    assert pace.seconds(10) == 10
-    pace.moved()
-    assert pace.seconds(10) == 2
-    assert pace.seconds(1) == 1  # as the profile says

@@ -116,21 +116,28 @@ def look():
     assert pandas.core.frame.DataFrame is pandas.DataFrame
     os._exit(0)
 
-start.be_snakemake(begin=look)
+start.run_command_line = look
+"""
+_TOLD = """
+import os, sys
+told_by, told = os.pipe()
+os.write(told, b"[]\\n")
+sys.argv = ["snakemake", "--told-by", str(told_by), "1"]
+start.be_snakemake()
 """
 
 
 def test_what_one_plugin_needs_is_loaded_when_it_is_used() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _IMPORTED], capture_output=True, text=True, check=False
+        [sys.executable, "-c", _IMPORTED + _TOLD], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_where_it_has_crashed_is_in_the_log() -> None:
-    crash = "start.be_snakemake(begin=lambda: __import__('ctypes').string_at(0))"
+    crash = "start.run_command_line = lambda: __import__('ctypes').string_at(0)"
     done = subprocess.run(
-        [sys.executable, "-c", f"from fasthep_smk.executors import start; {crash}"],
+        [sys.executable, "-c", f"from fasthep_smk.executors import start\n{crash}\n{_TOLD}"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode < 0 and "most recent call first" in done.stderr

@@ -107,7 +107,5 @@ def test_a_half_line_and_one_of_another_kind_are_none() -> None:
 def test_a_job_under_way_is_counted_in_the_pool_that_it_went_to() -> None:
     moved = Moved("stage_A", ["dy/0_0"], ["4"], 1800, "gpu", "default")
     went = after(JobsPlanned({"stage_A": 2}), STARTED, moved, STARTED)
-    assert went.progress().running == {"stage_A": 1}
-    assert went.progress().moved == {("stage_A", "default"): 1}
-    went.event(JobFinished("4"))
-    assert went.progress().moved == {}
+    assert went.tally.running == {"4": "stage_A"}
+    assert went.moved == {"4": "default"}

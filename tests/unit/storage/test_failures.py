@@ -58,9 +58,7 @@ def test_the_batch_system_knows_why_a_job_was_killed(
         assert job == "12"
         return said
 
-    text = what_failed.message(
-        KILLED, tmp_path, log=Path("x.log"), profile=tmp_path / "smk/profile", fate=fate
-    )
+    text = what_failed.message(KILLED, tmp_path, profile=tmp_path / "smk/profile", fate=fate)
     assert text.splitlines()[0] == f"stage 'Mass' (hep.hist) failed: {problem}"
     assert failures.in_short(KILLED, fate) == f"stage 'Mass' (hep.hist) failed: {problem}"
     failures.note(tmp_path, KILLED)
@@ -81,9 +79,7 @@ def test_what_to_do_where_memory_or_time_ran_out(
     tmp_path: Path, said: str, file: str | None, fix: str
 ) -> None:
     job = replace(KILLED, file=file, fix=None)
-    text = what_failed.message(
-        job, tmp_path, log=Path("x.log"), profile=tmp_path / "p", fate=lambda _: said
-    )
+    text = what_failed.message(job, tmp_path, profile=tmp_path / "p", fate=lambda _: said)
     told = [line for line in text.splitlines() if line.startswith("    fix:")]
     assert len(told) == bool(fix)
     assert not fix or re.search(fix, told[0])
@@ -105,9 +101,7 @@ def test_what_is_said_of_a_pilot_is_not_said_of_its_job(tmp_path: Path) -> None:
     died = replace(
         KILLED, problem="signal 9 (killed): usually because memory ran out", in_pilot=True
     )
-    text = what_failed.message(
-        died, tmp_path, log=Path("x.log"), profile=tmp_path, fate=lambda _: "Slurm: CANCELLED"
-    )
+    text = what_failed.message(died, tmp_path, profile=tmp_path, fate=lambda _: "Slurm: CANCELLED")
     assert "stage 'Mass' (hep.hist) failed: signal 9 (killed)" in text
     assert "CANCELLED" not in text
     assert "slurm job 12" in text

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from fasthep_smk.executors.job_events import to_line
-from fasthep_smk.executors.logger_plugin import event_of
+from fasthep_smk.executors.reporting import event_of
 from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.storage import failures
 from fasthep_smk.util.errors import Findings, RunFailed

@@ -94,7 +94,7 @@ def test_an_executor_has_nothing_of_pilots_where_they_run_no_jobs(
         "from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry\n"
         f"ours.Executor = ours.{'HTCondor' if system == 'htcondor' else 'Slurm'}Executor\n"
         "start.put_in_place_of(ours.plugin, ours.Executor)\n"
-        "ours._begin()\n"
+        "start._let_pilots_run(ours.plugin, ours.Executor)\n"
         f"executor = ExecutorPluginRegistry().get_plugin('{system}').executor\n"
         "assert issubclass(executor, ours.Executor)\n"
         "loaded = [name for name in sys.modules if name.startswith('fasthep_smk.contrib')]\n"

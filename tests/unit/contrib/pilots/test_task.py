@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fasthep_smk.contrib.pilots import task
-from fasthep_smk.run.fork_server import fork_server
+from fasthep_smk.run.fork_server import ForkServer
 from fasthep_smk.storage import layout
 
 
@@ -83,14 +83,15 @@ def _lives(process: int) -> bool:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A fork server of a pilot's own, which this process is told of."""
-    with fork_server(dict(os.environ)) as running:
-        for name, value in running.connection.environment.items():
-            monkeypatch.setenv(name, value)
-        end = time.monotonic() + 60
-        while not Path(os.environ[layout.FORK_SERVER]).exists():
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        yield
+    running = ForkServer(dict(os.environ))
+    for name, value in running.variables.items():
+        monkeypatch.setenv(name, value)
+    end = time.monotonic() + 60
+    while not Path(os.environ[layout.FORK_SERVER]).exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    yield
+    running.end()
 
 
 def job(log: str, attempt: str = "2", threads: str = "1") -> list[str]:

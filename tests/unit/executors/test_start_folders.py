@@ -19,13 +19,13 @@ rule all:
 """
 RUN = """
 import sys
-from fasthep_smk.executors.snakemake_folders import keep_folders, lend_to_snakemake
-if sys.argv.pop(1) == "changed":
-    lend_to_snakemake()
-    keep_folders()
 import tempfile
 import snakemake.cli
 from snakemake import workflow
+from fasthep_smk.executors import start
+if sys.argv.pop(1) == "changed":
+    start._lend_to_snakemake()
+    start._keep_folders()
 print("in", workflow.tempfile.TemporaryDirectory(prefix="snakemake").name)
 print("of others in", tempfile.TemporaryDirectory(prefix="other").name)
 
