@@ -23,16 +23,20 @@ def entries(record: Saved) -> dict[Key, ProductEntry]:
 
 def files_of(value: object) -> Iterator[str]:
     """Yield the files that hold a value: those of its event streams, the archive for the rest."""
+    for kind, name in stored_in(value):
+        yield name if kind == "stream" else ARCHIVE
+
+
+def stored_in(value: object) -> Iterator[tuple[str, str]]:
+    """Yield what of a value is not in the record: streams with their files, pickles with names."""
     if isinstance(value, list):
         for item in value:
-            yield from files_of(item)
+            yield from stored_in(item)
     elif isinstance(value, dict):
-        if value.get("$") == "stream":
-            yield str(value["file"])
-        elif "member" in value and "$" in value:
-            yield ARCHIVE
+        if "$" in value and (name := value.get("file") or value.get("member")):
+            yield str(value["$"]), str(name)
         for item in value.values():
-            yield from files_of(item)
+            yield from stored_in(item)
 
 
 def share(source: Path, record: Saved, key: Key, goal: Path, *, name: str | None = None) -> Shared:

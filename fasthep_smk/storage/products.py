@@ -1,34 +1,28 @@
 """What jobs hand to each other, as files: exact and checksummed.
 
 A job's products lie in one folder: an ``.arrow`` file for each event stream, ``products.zip`` for
-everything else, and ``record.json``, which is written last, when the others are on disk, and
+histograms and objects, and ``record.json``, which is written last, when the others are on disk, and
 describes them: the structure of each value, and size and SHA-256 of every file; it begins with a
-checksum of itself. Histograms are stored in the UHI serialization
-(https://uhi.readthedocs.io/en/latest/serialization.html) with their raw arrays, plain data and
-artifact references as JSON. Only a value of a type that none of these can hold exactly (an object
-of a user's own class) is pickled, and plainly unpickled: the folder is this user's own. Where a
-worker's files are accepted, their pickles are checked before (:mod:`fasthep_smk.storage.pickles`).
+checksum of itself. Plain data and artifact references are JSON in the record. What has no exact
+form as JSON is pickled, and plainly unpickled: the folder is this user's own. Where a worker's
+files are accepted, their pickles are checked before (:mod:`fasthep_smk.storage.pickles`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
-import json
+import itertools
 import pickle
-import re
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import awkward as ak
-import hist
-import uhi.io.zip as uhi_zip
-from boost_histogram.serialization import from_uhi, to_uhi
 
 from fasthep_smk.flow.shapes import Key
-from fasthep_smk.storage import pickles
+from fasthep_smk.storage import hard_links, pickles
 from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.layout import ARCHIVE, CACHED, RECORD
 from fasthep_smk.storage.record import (
@@ -101,20 +95,24 @@ def verify(folder: Path) -> None:
     Raises:
         Damaged: a file is missing, truncated or altered.
     """
-    described = read_record(folder)["files"]
-    reader = _Reader(folder, described)
-    for name in described:
+    record = read_record(folder)
+    for name in record["files"]:
         if not name.endswith(CACHED):
-            reader.check(name)
+            check(folder, record, name)
 
 
-def check(folder: Path, record: Saved, name: str) -> None:
-    """Check one file of a finished job.
+def check(folder: Path, record: Saved, name: str) -> Path:
+    """Return the path of a file of a finished job, which is as it was written.
 
     Raises:
         Damaged: it is missing, truncated or altered.
     """
-    _Reader(folder, record["files"]).check(name)
+    path = folder / name
+    if (described := record["files"].get(name)) is None:
+        raise corrupt(path, "is not in the record of its job")
+    if problem := difference(path, described, content=True):
+        raise corrupt(path, problem)
+    return path
 
 
 def load(folder: Path, wanted: Iterable[Key] | None = None) -> dict[Key, object]:
@@ -124,24 +122,39 @@ def load(folder: Path, wanted: Iterable[Key] | None = None) -> dict[Key, object]
         Damaged: a file is missing, truncated or altered, or does not hold what is wanted.
     """
     record = read_record(folder)
-    reader = _Reader(folder, record["files"])
-    keys = None if wanted is None else set(wanted)
-    entries = {(entry["node"], entry["port"]): entry for entry in record["products"]}
-    values = {
-        key: reader.value(entry) for key, entry in entries.items() if keys is None or key in keys
-    }
-    reader.close()
-    if keys is not None and keys - set(values):
-        missing = ", ".join(f"{node}.{port}" for node, port in sorted(keys - set(values)))
+    entries = hard_links.entries(record)
+    keys = list(entries if wanted is None else wanted)
+    if missing := ", ".join(f"{node}.{port}" for node, port in keys if (node, port) not in entries):
         raise corrupt(folder / RECORD, f"does not hold {missing}")
-    return values
+    with contextlib.ExitStack() as stack:
+
+        @cache
+        def archive() -> zipfile.ZipFile:
+            return stack.enter_context(zipfile.ZipFile(check(folder, record, ARCHIVE)))
+
+        def leaf(item: JsonObject) -> object:
+            if item["$"] == "stream":
+                return read_stream(check(folder, record, item["file"]))
+            if item["$"] != "pickle":
+                from fasthep_smk.flow import references
+
+                return references.from_plain(item)
+            if not item["member"].endswith(pickles.MEMBER):  # which a worker's are not checked of
+                raise ValueError(f"{item['member']} is not a pickle")
+            return pickle.loads(archive().read(item["member"]))
+
+        try:
+            return {key: from_plain(entries[key]["value"], leaf=leaf) for key in keys}
+        except (Damaged, MemoryError, OSError):
+            raise
+        except Exception as error:  # a pickle may raise anything, and so what a worker has made up
+            raise corrupt(folder / RECORD, f"cannot be read: {error}") from error
 
 
 class _Writer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.files: list[str] = []
-        self._members = 0
         self._archive: zipfile.ZipFile | None = None
 
     def entry(self, product: Product) -> ProductEntry:
@@ -152,8 +165,6 @@ class _Writer:
         def leaf(value: object) -> JsonObject:
             if isinstance(value, ak.Array):
                 return self._stream(value, stem, product.live)
-            if isinstance(value, hist.BaseHist):
-                return self._histogram(value, key)
             from fasthep_smk.flow import references
 
             with contextlib.suppress(NotPlainError):
@@ -182,18 +193,14 @@ class _Writer:
     def adopt(self, archive: Path, entries: Iterable[ProductEntry]) -> list[ProductEntry]:
         """Copy what another archive holds of some products, under the same names."""
         adopted = [entry.copy() for entry in entries]
-        numbers = {int(number) for number in re.findall(r'"member": "p(\d+)', json.dumps(adopted))}
-        if not numbers:
-            return adopted
-        with zipfile.ZipFile(archive) as source:
-            for item in source.infolist():
-                match = re.match(r"p(\d+)[_.]", item.filename)
-                if match is not None and int(match[1]) in numbers:
-                    content = source.read(item)
-                    if item.filename.endswith(pickles.MEMBER):
-                        pickles.sent(content, file=str(archive))
-                    self._open().writestr(item, content)
-        self._members = max(numbers)
+        stored = [item for entry in adopted for item in hard_links.stored_in(entry["value"])]
+        members = {name for kind, name in stored if kind == "pickle"}
+        if members:
+            with zipfile.ZipFile(archive) as source:
+                for name in members.intersection(source.namelist()):
+                    content = source.read(name)
+                    pickles.sent(content, file=str(archive))
+                    self._open().writestr(name, content)
         return adopted
 
     def close(self) -> None:
@@ -201,39 +208,16 @@ class _Writer:
             self._archive.close()
 
     def _stream(self, array: ak.Array, name: str, live: tuple[str, ...] | None) -> JsonObject:
-        number = 0
-        stem = name.removesuffix(".arrow")
-        while name in self.files:  # a value may hold several arrays, one per dataset
-            number += 1
-            name = f"{stem}.{number}.arrow"
-        meta = write_stream(self.folder / name, array, live=live)
+        name = _unused(name.removesuffix(".arrow"), ".arrow", self.files)
+        write_stream(self.folder / name, array, live=live)
         self.files.append(name)
-        return {"$": "stream", "file": name, "meta": meta}
-
-    def _histogram(self, histogram: hist.BaseHist, key: str) -> JsonObject:
-        try:
-            content = to_uhi(histogram)
-            member = self._member()
-            buffer = io.BytesIO()
-            with zipfile.ZipFile(buffer, "w") as trial:
-                uhi_zip.write(trial, member, content)
-            with zipfile.ZipFile(buffer) as trial:
-                again = type(histogram)(from_uhi(uhi_zip.read(trial, member)))
-            if not same_histogram(again, histogram):
-                return self._pickle(histogram, key)
-        except (TypeError, ValueError, KeyError, AttributeError):
-            return self._pickle(histogram, key)
-        uhi_zip.write(self._open(), member, content)
-        return {"$": "histogram", "member": member, "named": isinstance(histogram, hist.NamedHist)}
+        return {"$": "stream", "file": name}
 
     def _pickle(self, value: object, key: str) -> JsonObject:
-        member = f"{self._member()}{pickles.MEMBER}"
-        self._open().writestr(member, pickles.dump(value, key))
-        return {"$": "pickle", "member": member}
-
-    def _member(self) -> str:
-        self._members += 1
-        return f"p{self._members}"
+        archive = self._open()
+        name = _unused(encode(key), pickles.MEMBER, archive.namelist())
+        archive.writestr(name, pickles.dump(value, key))
+        return {"$": "pickle", "member": name}
 
     def _open(self) -> zipfile.ZipFile:
         if self._archive is None:
@@ -244,72 +228,7 @@ class _Writer:
         return self._archive
 
 
-class _Reader:
-    def __init__(self, folder: Path, described: Mapping[str, files.FileFacts]) -> None:
-        self.folder = folder
-        self._described = described
-        self._verified: set[str] = set()
-        self._archive: zipfile.ZipFile | None = None
-
-    def value(self, entry: ProductEntry) -> object:
-        try:
-            return from_plain(entry["value"], leaf=self._leaf)
-        except (Damaged, MemoryError, OSError):
-            raise
-        except Exception as error:  # a pickle may raise anything, and so what a worker has made up
-            raise corrupt(self.folder / RECORD, f"cannot be read: {error}") from error
-
-    def close(self) -> None:
-        if self._archive is not None:
-            self._archive.close()
-
-    def _leaf(self, item: JsonObject) -> object:
-        kind = item["$"]
-        if kind == "stream":
-            return read_stream(self.check(item["file"]), item["meta"])
-        if kind == "histogram":
-            cls = hist.NamedHist if item.get("named") else hist.Hist
-            return cls(from_uhi(uhi_zip.read(self._open(), item["member"])))
-        if kind == "pickle":
-            return self._pickle(item["member"])
-        from fasthep_smk.flow import references
-
-        return references.from_plain(item)
-
-    def _pickle(self, member: str) -> object:
-        if not member.endswith(pickles.MEMBER):  # it was not looked at when it came from a worker
-            raise ValueError(f"{member} is not a pickle")
-        return pickle.loads(self._open().read(member))
-
-    def _open(self) -> zipfile.ZipFile:
-        if self._archive is None:
-            self._archive = zipfile.ZipFile(self.check(ARCHIVE))
-        return self._archive
-
-    def check(self, name: str) -> Path:
-        """Return the path of a file that is what was written."""
-        path = self.folder / name
-        if name in self._verified:
-            return path
-        expected = self._described.get(name)
-        if expected is None:
-            raise corrupt(path, "is not in the record of its job")
-        if problem := difference(path, expected, content=True):
-            raise corrupt(path, problem)
-        self._verified.add(name)
-        return path
-
-
-def same_histogram(left: hist.BaseHist, right: hist.BaseHist) -> bool:
-    """Whether two histograms agree in every bit, axis, trait and annotation."""
-    return bool(
-        type(left) is type(right)
-        and left.__dict__ == right.__dict__
-        and len(left.axes) == len(right.axes)
-        and all(
-            axis == other and axis.traits == other.traits and axis.__dict__ == other.__dict__
-            for axis, other in zip(left.axes, right.axes, strict=True)
-        )
-        and left.storage_type is right.storage_type
-        and left.view(flow=True).tobytes() == right.view(flow=True).tobytes()
-    )
+def _unused(stem: str, suffix: str, names: Iterable[str]) -> str:
+    """Return a name that is not taken: a value may hold several arrays, one per dataset."""
+    numbers = itertools.chain([""], (f".{number}" for number in itertools.count(1)))
+    return next(name for number in numbers if (name := f"{stem}{number}{suffix}") not in names)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData, ProductOutline
 
 #: Changes when a file written before cannot be read any more.
-FORMAT = 1
+FORMAT = 2
 
 
 class Asked(TypedDict, total=False):

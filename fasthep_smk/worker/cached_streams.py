@@ -61,7 +61,7 @@ def keep(job: WorkerJob, values: Mapping[tuple[str, str], object], cpu: float) -
 def _room_in_memory(job: WorkerJob) -> int:
     """Return how large cached streams may be for the job to stay within its memory.
 
-    They are packed, turned into Arrow's form and compressed.
+    They are packed, written and compressed.
     """
     asked = job.sent.asked.get("memory")
     return sys.maxsize if asked is None else max(0, (int(asked) - peak_memory()) // 4)
@@ -101,7 +101,7 @@ def _estimate(array: ak.Array, fields: list[str]) -> float:
 def _write(folder: Path, stream: Kept, array: ak.Array, compress: bool) -> Shared | None:
     path = folder / str(stream.file)
     try:
-        meta = write_stream(path, array, live=stream.live, compress=compress)
+        write_stream(path, array, live=stream.live, compress=compress)
         described = files.described(path)
     except Exception as error:  # the disk is full, or it holds what cannot be written
         path.unlink(missing_ok=True)
@@ -115,7 +115,7 @@ def _write(folder: Path, stream: Kept, array: ak.Array, compress: bool) -> Share
         "kind": "event_stream",
         "type": type(array).__name__,
         "live": None if stream.live is None else list(stream.live),
-        "value": {"$": "stream", "file": path.name, "meta": meta},
+        "value": {"$": "stream", "file": path.name},
         "spare": True,
     }
     return entry, {path.name: described}

@@ -26,8 +26,8 @@ import pytest
 from boost_histogram import _core
 
 from fasthep_smk.storage import pickles
-from fasthep_smk.storage.products import same_histogram
 from fasthep_smk.util.errors import Findings
+from tests.support.histograms import same_histogram
 
 #: How many damaged pickles are read.
 COUNT = int(os.environ.get("FASTHEP_SMK_FUZZ", "300"))

@@ -13,9 +13,9 @@ import uhi.io.json
 import uproot
 from boost_histogram.serialization import from_uhi
 
-from fasthep_smk.storage.products import same_histogram
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.worker.export import export_histograms
+from tests.support.histograms import same_histogram
 
 X = hist.axis.Regular(4, 0, 2, name="x", label="met [GeV]")
 Y = hist.axis.Variable([0, 1, 5, 20], name="y")
