@@ -25,10 +25,10 @@ from fasthep_smk.storage.jobs import (
     TaskJob,
     fallbacks,
     find_build,
+    head_of,
     is_done,
     read_jobs,
     state_of,
-    waited_for,
 )
 from fasthep_smk.storage.queue import Left, find
 from fasthep_smk.storage.record import Record
@@ -114,8 +114,9 @@ def look(folder: Path, *, verify: bool = False) -> Status:
 
 def _moved(build: Path, done: list[TaskJob]) -> Counter[tuple[str, str, str]]:
     pools = fallbacks(build)
-    jobs = [(job.rule, waited_for(build, job)) for job in done if job.rule in pools]
-    return Counter((rule, pool, pools[rule]) for rule, pool in jobs if pool)
+    heads = [(job.rule, head_of(build, job)) for job in done if job.rule in pools]
+    waited = [(rule, head.waited_for) for rule, head in heads if head]
+    return Counter((rule, pool, pools[rule]) for rule, pool in waited if pool)
 
 
 def _damaged(build: Path, states: Mapping[str, State]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from msgspec.structs import astuple
 from fasthep_smk.flow.distributions import NOT_INSTALLED, package_identity
 from fasthep_smk.flow.named_files import Made, NamedFiles, file_identity
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.record import Record
+from fasthep_smk.storage.record import Record, read_head
 from fasthep_smk.util import files
 from fasthep_smk.util.shapes import ready
 
@@ -326,25 +326,10 @@ def written(build: Path, launch: Path) -> Made:
     return by_path
 
 
-_HEAD = re.compile(rb'"observed": (\[[^\]]*\])')
-
-
 def inherited(build: Path, folders: Iterable[str]) -> list[str]:
-    """Return the digests in the records of finished jobs, by their folders.
-
-    They stand in the head of a record: nothing else of it is read.
-    """
-    digests: dict[str, None] = {}
-    for folder in folders:
-        with (
-            contextlib.suppress(OSError, ValueError, TypeError, RecursionError),
-            (build / folder / layout.RECORD).open("rb") as s,
-        ):
-            head = s.read(4096)
-            while (match := _HEAD.search(head)) is None and (more := s.read(65536)):
-                head += more
-            digests.update(dict.fromkeys(json.loads(match[1]) if match else ()))
-    return list(digests)
+    """Return the digests in the records of finished jobs, by their folders."""
+    heads = (read_head(build / folder) for folder in folders)
+    return list(dict.fromkeys(digest for head in heads if head for digest in head.observed))
 
 
 @cache

@@ -7,10 +7,13 @@ from elsewhere is checked with.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+
+import msgspec
 
 from fasthep_smk.storage.layout import RECORD, is_result
 from fasthep_smk.storage.task_table import NodeFacts, OriginFacts, Read
@@ -18,12 +21,15 @@ from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.files import FileFacts
+from fasthep_smk.util.shapes import ready
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData, ProductOutline
 
 #: Changes when a file written before cannot be read any more.
 FORMAT = 2
+#: What stands in a record behind its head, and in how many bytes most heads end.
+_AFTER_HEAD, _HEAD = b',\n "results": ', 16384
 
 
 class Asked(TypedDict, total=False):
@@ -140,7 +146,7 @@ class Told(TypedDict, total=False):
     """What a later run may adopt from a job.
 
     ``values`` are what nodes at the end of a run made. ``ran`` are the nodes that ran, and
-    ``adopted`` the jobs that made the rest, if not all nodes had to run.
+    ``adopted`` the jobs that made the rest, if not all nodes had to run; it is in the head.
     """
 
     values: dict[str, ValueFacts]
@@ -203,6 +209,25 @@ class Record(Content):
     build: NotRequired[str]
 
 
+class Head(msgspec.Struct):
+    """What a record says, before its ``results``, of how its job ran."""
+
+    signature: str
+    started: float
+    ended: float
+    asked: Asked
+    used: Used
+    waited_for: str | None = None
+    observed: tuple[str, ...] = ()
+    earlier: list[dict[str, object]] = []
+    host: str = ""
+    threads: int = 1
+    submitted: float | None = None
+    events: int | None = None
+    batch_job: str | None = None
+    adopted: tuple[str, ...] = ()
+
+
 @dataclass(eq=False)
 class Damaged(Findings):
     """A finished job's file is missing, truncated or altered; ``record`` is that job's record."""
@@ -233,6 +258,18 @@ def read_record(folder: Path) -> Record:
         raise corrupt(path, "was written by another version of fasthep-smk")
     _check_names(path, record)
     return cast("Record", record)
+
+
+def read_head(folder: Path) -> Head | None:
+    """Return the head of a record, which is much shorter; ``None`` if there is none to be read."""
+    try:
+        text = files.read_plain(folder / RECORD, _HEAD)
+        if _AFTER_HEAD not in text:
+            text = files.read_plain(folder / RECORD)
+        head, cut, _ = text.partition(_AFTER_HEAD)
+        return msgspec.convert(json.loads(head + b"}" if cut else text), ready(Head))
+    except (OSError, ValueError, RecursionError, msgspec.ValidationError):
+        return None
 
 
 def _check_names(path: Path, record: JsonObject) -> None:

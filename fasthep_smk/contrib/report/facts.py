@@ -16,12 +16,12 @@ from fasthep_smk.flow.records import MissingPartition, PartitionData, SampleFact
 from fasthep_smk.storage import failures, last_run, run_lock
 from fasthep_smk.storage.failures import Failure
 from fasthep_smk.storage.job_settings import read_requests
-from fasthep_smk.storage.jobs import STATES, Head, State, TaskJob, head_of, read_jobs, state_of
+from fasthep_smk.storage.jobs import STATES, State, TaskJob, head_of, read_jobs, state_of
 from fasthep_smk.storage.last_run import LastRun
 from fasthep_smk.storage.measured import entries, events_of
 from fasthep_smk.storage.observed import load as load_observed
 from fasthep_smk.storage.queue import Waited, noted
-from fasthep_smk.storage.record import Asked, EarlierAttempt
+from fasthep_smk.storage.record import Asked, EarlierAttempt, Head
 from fasthep_smk.storage.run_lock import Holder
 from fasthep_smk.util.shapes import ready
 
@@ -270,7 +270,7 @@ def _finished(planned: JobFacts, head: Head, since: float, ends: Mapping[str, fl
         retries=len(head.earlier),
         batch_job=head.batch_job or "",
         is_new=head.started >= since,
-        in_part=head.adopted,
+        in_part=bool(head.adopted),
     )
 
 

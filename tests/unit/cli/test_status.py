@@ -56,6 +56,7 @@ def folder(tmp_path: Path) -> Path:
 def record(place: Path, key: str, signature: str, **more: str) -> None:
     (place / "smk/work/r" / key).mkdir(parents=True)
     content = {"rule": "r", "key": key, "signature": tables.signed(signature), **more}
+    content |= {"started": 1.0, "ended": 2.0, "asked": {}, "used": {}, "results": {}}
     content["runs"] = [{"signature": "x"}]
     text = json.dumps(content, indent=1)
     (place / "smk/work/r" / key / "record.json").write_text(text)
@@ -165,28 +166,23 @@ def test_nothing_large_is_imported(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "problem", "meant"),
+    ("given", "problem"),
     [
-        (".", "is not a build folder", "'build'"),
-        ("biuld", "there is no such folder", "'build'"),
-        ("build/smk/work", "is not a build folder", "'build'"),
-        ("workflow.yaml", "is a file", "'build'"),
-        ("other", "is not a build folder", "'other/build'"),
-        ("empty/deep/er/folder", "there is no such folder", None),
+        (".", "is not a build folder"),
+        ("biuld", "there is no such folder"),
+        ("build/smk/work", "is not a build folder"),
+        ("workflow.yaml", "is not a build folder"),
     ],
 )
 def test_what_is_no_build_folder(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, given: str, problem: str, meant: str | None
+    folder: Path, monkeypatch: pytest.MonkeyPatch, given: str, problem: str
 ) -> None:
     monkeypatch.chdir(folder.parent)
     Path("workflow.yaml").touch()
-    Path("other/build/smk/tasks").mkdir(parents=True)
     with pytest.raises(Findings) as raised:
         build.find_build(Path(given))
     assert f"BUILD: {problem}" in str(raised.value)
     assert f"found: {given}" in str(raised.value)
-    assert ("did you mean" in str(raised.value)) == (meant is not None)
-    assert meant is None or f"did you mean {meant}?" in str(raised.value)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"rule": "r"}', '{"jobs": {"a": 1}}'])

@@ -153,7 +153,7 @@ def test_it_ends_as_diff_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     capsys.readouterr()
     assert main.main(["compare", str(one), str(tmp_path / "otter")]) == 2
     said = capsys.readouterr().err
-    assert "BUILD: there is no such folder" in said and "did you mean" in said
+    assert "BUILD: there is no such folder" in said
     (other / layout.table("r")).write_text("nonsense")
     assert main.main(["compare", str(one), str(other)]) == 2
     assert "this task table cannot be read" in capsys.readouterr().err
