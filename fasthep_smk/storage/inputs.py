@@ -12,11 +12,17 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
 
-from fasthep_smk.storage.root_files import MANY, RootFile, look_into
+import msgspec
+
+from fasthep_smk.storage.root_files import RootFile, look_into
 from fasthep_smk.util import files
 from fasthep_smk.util.remote import ask, is_remote, local_path, server_of, silent_servers, within
+from fasthep_smk.util.shapes import ready
+
+#: Reading which branches a tree has takes 4 ms of Python, its entries alone a quarter of one: of
+#: more files than this, only the entries are read of most.
+MANY = 1000
 
 
 def identity_of(path: str, root: Path, heads: dict[str, str] | None = None) -> str:
@@ -42,12 +48,25 @@ def identity_of(path: str, root: Path, heads: dict[str, str] | None = None) -> s
     return f"{identity}|{heads[at]}"
 
 
-class _Stored(TypedDict):
-    """What is remembered of a file; ``branches`` are by tree the digest of their names."""
+class _File(msgspec.Struct):
+    """What is kept of a file: by tree its entries, and which list has the names of its branches."""
 
     entries: dict[str, int]
-    branches: dict[str, str]
-    problem: str | None
+    branches: dict[str, int]
+
+
+class _Kept(msgspec.Struct):
+    """What is kept of files, but for ``branches`` and ``passed`` by what identifies them.
+
+    ``heads`` are digests of first bytes: see :func:`identity_of`.
+    """
+
+    files: dict[str, _File] = {}
+    branches: list[list[str]] = []
+    checksums: dict[str, str] = {}
+    heads: dict[str, str] = {}
+    remote: dict[str, str] = {}
+    passed: frozenset[str] = frozenset()
 
 
 class Inputs:
@@ -60,31 +79,25 @@ class Inputs:
     def __init__(self, root: Path, cache: Path, *, keep_in: Path | None = None) -> None:
         self.root = root
         self._cache = keep_in or cache
-        self._known: dict[str, _Stored] = {}
-        self._branch_lists: dict[str, list[str]] = {}
+        try:
+            kept = msgspec.convert(files.unseal(cache.read_bytes()), ready(_Kept))
+        except (OSError, files.Altered, msgspec.ValidationError):
+            kept = _Kept()  # none, altered or another version's: it is made again
+        names = [frozenset(listed) for listed in kept.branches]
+        self._known = {
+            key: RootFile(file.entries, {tree: names[at] for tree, at in file.branches.items()})
+            for key, file in kept.files.items()
+        }
+        self._checksums, self._remote = kept.checksums, kept.remote
+        #: Of what has been tried with events of these files, and found right.
+        self.passed = kept.passed
+        self._kept_heads, self._heads = kept.heads, kept.heads.copy()
         self._used: set[str] = set()
-        self._checksums: dict[str, str] = {}
-        self._remote: dict[str, str] = {}
         self._identities: dict[str, str] = {}
-        #: Digests of first bytes, as kept and with those of this call: see :func:`identity_of`.
-        self._kept_heads: dict[str, str] = {}
         #: What servers have said in this run of the remote files that were asked for.
         self._asked: dict[str, str | None] = {}
         #: Servers that did not answer, and what is wrong with them.
         self.silent: dict[str, str] = {}
-        #: Of what has been tried with events of these files, and found right.
-        self.passed: frozenset[str] = frozenset()
-        try:
-            stored = files.unseal(cache.read_bytes())
-            self._known = dict(stored["files"])
-            self._branch_lists = dict(stored["branches"])
-            self._checksums = dict(stored["checksums"])
-            self._remote = dict(stored["remote"])
-            self.passed = frozenset(map(str, stored["passed"]))
-            self._kept_heads = dict(stored["heads"])
-        except (OSError, files.Altered, KeyError):
-            pass  # none, altered or another version's: it is made again
-        self._heads = dict(self._kept_heads)
 
     def identity(self, path: str) -> str:
         """Return what makes an input file the same file: its name, size, time and first bytes.
@@ -156,10 +169,10 @@ class Inputs:
         missing = [path for path in wanted if keys[path] not in self._known]
         if missing:
             brief = _alike(missing, alike) if len(missing) > MANY else frozenset()
-            for path, facts in look_into(missing, trees, self.root, in_brief=brief).items():
-                self._remember(keys[path], facts)
+            looked = look_into(missing, trees, self.root, in_brief=brief)
+            self._known |= {keys[path]: facts for path, facts in looked.items()}
             self._store()
-        return {path: self._facts(self._known[keys[path]]) for path in wanted}
+        return {path: self._known[key] for path, key in keys.items()}
 
     def entries(
         self, paths: Sequence[str], trees: Sequence[str]
@@ -197,35 +210,22 @@ class Inputs:
         answer = self._asked[path]
         return answer is not None and not answer.endswith("|")
 
-    def _remember(self, key: str, facts: RootFile) -> None:
-        lists: dict[str, str] = {}
-        for tree, names in facts.branches.items():
-            ordered = sorted(names)
-            lists[tree] = files.digest_of(ordered)
-            self._branch_lists[lists[tree]] = ordered
-        self._known[key] = {
-            "entries": dict(facts.entries),
-            "branches": lists,
-            "problem": facts.problem,
-        }
-
-    def _facts(self, stored: _Stored) -> RootFile:
-        return RootFile(
-            stored["entries"],
-            {
-                tree: frozenset(self._branch_lists[digest])
-                for tree, digest in stored["branches"].items()
-            },
-            stored["problem"],
-        )
-
     def _store(self) -> None:
-        # A file with a problem is looked at again: it may have been fixed without a new date.
-        kept = {key: facts for key, facts in sorted(self._known.items()) if not facts["problem"]}
-        used = {digest for item in kept.values() for digest in item["branches"].values()}
+        lists: dict[frozenset[str], int] = {}
+        kept = {
+            key: {
+                "entries": dict(facts.entries),
+                "branches": {
+                    tree: lists.setdefault(names, len(lists))
+                    for tree, names in facts.branches.items()
+                },
+            }
+            for key, facts in sorted(self._known.items())
+            if not facts.problem  # or else it is looked at again: it may have been fixed
+        }
         content = {
             "files": kept,
-            "branches": {digest: self._branch_lists[digest] for digest in sorted(used)},
+            "branches": [sorted(names) for names in lists],
             "checksums": self._checksums,
             "heads": self._heads,
             "remote": self._remote,
