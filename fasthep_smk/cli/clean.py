@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from fasthep_smk.run import lock
-from fasthep_smk.run.cleanup import Freed, delete, freed_amounts
+from fasthep_smk.run.cleanup import delete
 from fasthep_smk.storage import run_lock
-from fasthep_smk.storage.disk_usage import Amount, survey
+from fasthep_smk.storage.disk_usage import Amount, freed_by, survey
 from fasthep_smk.storage.jobs import find_build, is_done, read_jobs
 from fasthep_smk.storage.queue import find
 from fasthep_smk.storage.retention import Freeable, cleanable
@@ -23,7 +24,7 @@ def do_clean(options: argparse.Namespace) -> int:
     return 0
 
 
-def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> Freed:
+def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> dict[str, Amount]:
     """Delete what a finished run does not need; return what that freed, by kind.
 
     ``everything`` leaves nothing but results. A ``dry_run`` deletes nothing.
@@ -36,7 +37,7 @@ def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> F
     if dry_run:
         if who := run_lock.holder(build):
             raise lock.Held.by(who, build)
-        return freed_amounts(_to_clean(build, everything=everything))
+        return freed_by(_to_clean(build, everything=everything))
     with lock.hold(build):
         if find(build) != []:
             raise Findings.one(
@@ -47,21 +48,21 @@ def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> F
                 "'fasthep-smk cancel'",
             )
         parts = _to_clean(build, everything=everything)
-        freed = freed_amounts(parts)
+        freed = freed_by(parts)
         problems = delete(build, parts)
     if problems:
         raise Findings(problems)
     return freed
 
 
-def as_text(freed: Freed, *, everything: bool = False, dry_run: bool = False) -> str:
+def as_text(freed: Mapping[str, Amount], *, everything: bool = False, dry_run: bool = False) -> str:
     """Return what was freed, or would be, as lines for a person."""
     if not freed:
         return "nothing to free\n"
-    total = sum((amount for _, amount in freed), Amount())
+    total = sum(freed.values(), Amount())
     rows = [
         [name, about_bytes(amount.size), amount.files]
-        for name, amount in (*freed, ("together", total))
+        for name, amount in {**freed, "together": total}.items()
     ]
     headers = ["would be freed" if dry_run else "freed", "size", "files"]
     from tabulate import tabulate  # not for every run
@@ -72,7 +73,7 @@ def as_text(freed: Freed, *, everything: bool = False, dry_run: bool = False) ->
     return f"{table}\n{more}"
 
 
-def _to_clean(build: Path, *, everything: bool) -> list[Freeable]:
+def _to_clean(build: Path, *, everything: bool) -> Freeable:
     jobs = read_jobs(build)
     if not jobs and not everything:
         raise Findings.one(

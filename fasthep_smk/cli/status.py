@@ -96,8 +96,6 @@ def look(folder: Path, *, verify: bool = False) -> Status:
         for job in jobs
     }
     disk = survey(build, jobs, done=[path for path, state in states.items() if state == "done"])
-    parts = cleanable(disk) if jobs and run is None else []
-    freed = freed_by(part.files for part in parts)
     return Status(
         build=build,
         jobs=jobs,
@@ -105,7 +103,7 @@ def look(folder: Path, *, verify: bool = False) -> Status:
         failed=[notes[job.rule, job.key] for job in jobs if states[job.folder] == "failed"],
         run=run,
         disk=disk,
-        freeable={part.what: amount for part, amount in zip(parts, freed, strict=True)},
+        freeable=freed_by(cleanable(disk) if jobs and run is None else {}),
         damaged=_damaged(build, states) if verify else None,
         queue=find(build),
         moved=_moved(build, [job for job in jobs if states[job.folder] == "done"]),

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from fasthep_smk.config.run_settings import Keep
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.disk_usage import Amount, freed_by, is_reached, survey
 from fasthep_smk.storage.jobs import read_jobs
-from fasthep_smk.storage.retention import Freeable, after_success, archived, cleanable
+from fasthep_smk.storage.retention import Freeable, after_success, cleanable
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.units import about_bytes
-
-#: What is freed, by kind.
-Freed = list[tuple[str, Amount]]
 
 #: Where folders that have become empty are removed.
 _ROOTS = (
@@ -36,8 +32,8 @@ def after_run(build: Path, keep: Keep, *, shown: Path) -> str:
     """
     jobs = read_jobs(build)
     disk = survey(build, jobs)
-    parts = after_success(disk, keep, archived(disk))
-    freed = sum((amount for _, amount in freed_amounts(parts)), Amount())
+    parts = after_success(disk, keep)
+    freed = sum(freed_by(parts).values(), Amount())
     if parts:
         delete(build, parts)
         disk = survey(build, jobs)
@@ -47,18 +43,18 @@ def after_run(build: Path, keep: Keep, *, shown: Path) -> str:
     text = f"disk: {about_bytes(disk.total.size)} in {shown}"
     text += f" ({most})" if most else ""
     text += f"; freed {about_bytes(freed.size)}" if freed.files else ""
-    left = sum((amount.size for _, amount in freed_amounts(cleanable(disk))), 0)
+    left = sum(freed_by(cleanable(disk)).values(), Amount()).size
     if left:
         where = [] if shown == Path("build") else [shown]
         text += f"; {shell(['fasthep-smk', 'clean', *where])} frees {about_bytes(left)}"
     return text
 
 
-def delete(build: Path, parts: Iterable[Freeable]) -> list[Finding]:
+def delete(build: Path, parts: Freeable) -> list[Finding]:
     """Delete files, and the folders that are empty then; return what could not be deleted."""
     problems: list[Finding] = []
     touched = {layout.STAGE}
-    for file in (file for part in parts for file in part.files):
+    for file in (file for files in parts.values() for file in files):
         touched.update(root for root in _ROOTS if file.path.startswith(f"{root}/"))
         try:
             (build / file.path).unlink(missing_ok=True)
@@ -73,10 +69,3 @@ def delete(build: Path, parts: Iterable[Freeable]) -> list[Finding]:
         more = f"and {len(problems) - _SHOWN} more files cannot be deleted"
         problems = [*problems[:_SHOWN], Finding(problem=more)]
     return problems
-
-
-def freed_amounts(parts: Iterable[Freeable]) -> Freed:
-    """Return what deleting these files frees, by kind."""
-    parts = list(parts)
-    amounts = freed_by(part.files for part in parts)
-    return [(part.what, amount) for part, amount in zip(parts, amounts, strict=True)]

@@ -128,20 +128,19 @@ def amount(files: Iterable[File], seen: set[tuple[int, int]] | None = None) -> A
     return Amount(len(new), size)
 
 
-def freed_by(groups: Iterable[Iterable[File]]) -> list[Amount]:
-    """Return for each group how many files are deleted with it, and what that frees.
+def freed_by(parts: Mapping[str, Iterable[File]]) -> dict[str, Amount]:
+    """Return for each part how many files are deleted with it, and what that frees.
 
     The content of a file stays until the last of its names goes.
     """
     names: Counter[tuple[int, int]] = Counter()
-    amounts: list[Amount] = []
-    for group in groups:
-        count = size = 0
-        for file in group:
+    amounts: dict[str, Amount] = {}
+    for part, listed in parts.items():
+        sizes = []
+        for file in listed:
             names[file.inode] += 1
-            count += 1
-            size += file.size if names[file.inode] == file.links else 0
-        amounts.append(Amount(count, size))
+            sizes.append(file.size if names[file.inode] == file.links else 0)
+        amounts[part] = Amount(len(sizes), sum(sizes))
     return amounts
 
 
@@ -206,12 +205,9 @@ def _kind(file: File, usage: Survey, recorded: set[str]) -> Purpose:
         return "results"
     if second == "work":
         return _kind_of_intermediate(file, usage, recorded)
-    places: dict[str, Purpose] = {
-        "old": "superseded results",
-        "stage": "unfinished jobs",
-        "transfer": "unfinished jobs",
-    }
-    return places.get(second, "translation")
+    if second == "old":
+        return "superseded results"
+    return "unfinished jobs" if second in ("stage", "transfer") else "translation"
 
 
 def _kind_of_intermediate(file: File, usage: Survey, recorded: set[str]) -> Purpose:

@@ -1,4 +1,4 @@
-"""What of a build folder may be deleted. Pure functions: no file is read or changed here.
+"""What of a build folder may be deleted; here, no file is changed.
 
 Whatever goes is made again by itself when something needs it: each event stream and archive is an
 output of its job and an input of the jobs that read it, so that Snakemake misses it; no job waits
@@ -8,8 +8,7 @@ for a cached stream. A job counts as done by its record, which stays.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from fasthep_smk.config.run_settings import Keep
 from fasthep_smk.storage import layout
@@ -25,121 +24,93 @@ _NUMBERED = re.compile(r"\.\d+\.arrow$")
 _ATTEMPT = re.compile(r"\.attempt\d+\.log$")
 
 
-@dataclass(frozen=True)
-class Freeable:
-    """Files that may go: why they were there, for a person, and which."""
-
-    what: str
-    files: tuple[File, ...]
+#: Files that may go, by why they were there, for a person.
+Freeable = dict[str, list[File]]
 
 
-@dataclass(frozen=True)
-class Archived:
-    """The folder of a superseded job: its files, and when it was put there (POSIX time)."""
-
-    folder: str
-    when: float
-    files: tuple[File, ...]
-
-
-def cleanable(survey: Survey, *, everything: bool = False) -> list[Freeable]:
+def cleanable(survey: Survey, *, everything: bool = False) -> Freeable:
     """Return what ``fasthep-smk clean`` deletes: nothing that a finished run still needs.
 
     With ``everything`` only results are left, and the next run starts from nothing.
     """
-    streams = survey.of("event streams") if everything else _idle_streams(survey)
-    parts = [
-        Freeable("superseded results", tuple(survey.of("superseded results"))),
-        Freeable("event streams", tuple(streams)),
-    ]
-    if everything:
-        parts.append(Freeable("other products", tuple(survey.of("other products"))))
-    parts += [
-        Freeable("leftovers of killed jobs", tuple(survey.of("unfinished jobs"))),
-        Freeable("logs of succeeded jobs", tuple(_old_logs(survey))),
-        Freeable("unused old metadata", tuple(_unused_translation(survey))),
-        Freeable("environments", tuple(_environments(survey, everything=everything))),
-    ]
     own = survey.of("Snakemake's own")
-    if everything:
-        parts.append(Freeable("Snakemake's own", tuple(own)))
-    else:
-        unused = (file for file in own if file.path.startswith(_UNUSED))
-        parts.append(Freeable("Snakemake's logs and notes", tuple(unused)))
-    return [part for part in parts if part.files]
+    parts = {
+        "superseded results": survey.of("superseded results"),
+        "event streams": survey.of("event streams") if everything else _idle_streams(survey),
+        "other products": survey.of("other products") if everything else [],
+        "leftovers of killed jobs": survey.of("unfinished jobs"),
+        "logs of succeeded jobs": _old_logs(survey),
+        "unused old metadata": _unused_translation(survey),
+        "environments": [  # but for the one that jobs are sent: packing takes a while
+            file
+            for file in survey.of("environments")
+            if everything or survey.environment not in (None, file.path.removesuffix(".sha256"))
+        ],
+        "Snakemake's own": own if everything else [],
+        "Snakemake's logs and notes": [
+            file for file in own if not everything and file.path.startswith(_UNUSED)
+        ],
+    }
+    return {what: files for what, files in parts.items() if files}
 
 
-def after_success(
-    survey: Survey, keep: Keep, superseded: Iterable[Archived], *, little: int = LITTLE
-) -> list[Freeable]:
-    """Return what goes after a run that succeeded. ``superseded`` are all archived folders.
+def after_success(survey: Survey, keep: Keep, *, little: int = LITTLE) -> Freeable:
+    """Return what goes after a run that succeeded.
 
     ``auto`` lets superseded results take as much as the current results and intermediates, or
     ``little`` bytes if that is more.
     """
     if keep == "all" or not survey.complete:
-        return []
-    superseded = list(superseded)
-    if keep == "none":
-        streams = [file for file in survey.of("event streams") if _may_go(file, survey)]
+        return {}
+    if keep == "auto":
+        current = survey.of("results", "event streams", "other products")
+        room = max(amount(current).size, little)
+        parts = {"superseded results": beyond(room, archived(survey), beside=current)}
+    else:
         partitions = {job.folder for job in survey.jobs.values() if job.scope == "partition"}
-        archives = [
-            file
-            for file in survey.of("other products")
-            if file.name == layout.ARCHIVE and file.folder in partitions
-        ]
-        gone = [file for job in superseded for file in job.files]
-        parts = [
-            Freeable("superseded results", tuple(gone)),
-            Freeable("event streams", tuple(streams)),
-            Freeable("products of partitions", tuple(archives)),
-        ]
-        return [part for part in parts if part.files]
-    current = survey.of("results", "event streams", "other products")
-    room = max(amount(current).size, little)
-    beyond = oldest_beyond(room, superseded, beside=current)
-    files = tuple(file for job in beyond for file in job.files)
-    return [Freeable("superseded results", files)] if files else []
+        parts = {
+            "superseded results": survey.of("superseded results"),
+            "event streams": [one for one in survey.of("event streams") if _may_go(one, survey)],
+            "products of partitions": [
+                file
+                for file in survey.of("other products")
+                if file.name == layout.ARCHIVE and file.folder in partitions
+            ],
+        }
+    return {what: files for what, files in parts.items() if files}
 
 
-def _environments(survey: Survey, *, everything: bool) -> Iterator[File]:
-    """Yield packed environments but for the one that jobs are sent: packing takes a while."""
-    used = survey.environment
-    for file in survey.of("environments"):
-        if everything or (used is not None and file.path.removesuffix(".sha256") != used):
-            yield file
+def beyond(
+    room: int, newest_first: Iterable[list[File]], *, beside: Iterable[File] = ()
+) -> list[File]:
+    """Return the files of the oldest jobs, which go for the others to take at most ``room`` bytes.
 
-
-def oldest_beyond(
-    room: int, superseded: Iterable[Archived], *, beside: Iterable[File] = ()
-) -> list[Archived]:
-    """Return the superseded jobs that have to go for the others to take at most ``room`` bytes.
-
-    The oldest go first. What is ``beside`` them costs nothing more when they share it.
+    What is ``beside`` them costs nothing more when they share it.
     """
     seen = {file.inode for file in beside}
-    newest_first = sorted(superseded, key=lambda job: (job.when, job.folder), reverse=True)
-    taken = 0
-    for number, job in enumerate(newest_first):
-        taken += amount(job.files, seen).size
-        if taken > room:
-            return newest_first[number:][::-1]
-    return []
+    gone: list[File] = []
+    for files in newest_first:
+        room -= amount(files, seen).size
+        gone += files if room < 0 else ()
+    return gone
 
 
-def archived(survey: Survey) -> list[Archived]:
-    """Return the folders of superseded jobs; putting one away has set its modification time."""
+def archived(survey: Survey) -> list[list[File]]:
+    """Return the files of each superseded job, of the last one first.
+
+    Putting a folder away has set its modification time.
+    """
     folders: dict[str, list[File]] = {}
     for file in survey.of("superseded results"):
         folders.setdefault(_job_folder(file), []).append(file)
-    dated: list[Archived] = []
-    for folder, files in folders.items():
+
+    def when(folder: str) -> tuple[float, str]:
         try:
-            when = (survey.build / folder).stat().st_mtime
+            return (survey.build / folder).stat().st_mtime, folder
         except OSError:
-            when = 0.0
-        dated.append(Archived(folder, when, tuple(files)))
-    return dated
+            return 0.0, folder
+
+    return [folders[folder] for folder in sorted(folders, key=when, reverse=True)]
 
 
 def _job_folder(file: File) -> str:

@@ -11,15 +11,7 @@ import pytest
 from fasthep_smk.run import cleanup
 from fasthep_smk.storage.disk_usage import Amount, File, Survey, amount, freed_by, survey
 from fasthep_smk.storage.jobs import TaskJob
-from fasthep_smk.storage.retention import (
-    Archived,
-    Freeable,
-    Keep,
-    after_success,
-    archived,
-    cleanable,
-    oldest_beyond,
-)
+from fasthep_smk.storage.retention import Freeable, Keep, after_success, beyond, cleanable
 from tests.support import tables
 
 CUT = [
@@ -54,10 +46,6 @@ def file(path: str, size: int = 10, inode: int | None = None, links: int = 1) ->
     return File(path, size, (1, hash(path) if inode is None else inode), links)
 
 
-def old(name: str, when: float, *files: File) -> Archived:
-    return Archived(f"smk/old/{name}", when, files or (file(f"smk/old/{name}/products.zip"),))
-
-
 def write(build: Path, path: str, size: int = 10) -> Path:
     (build / path).parent.mkdir(parents=True, exist_ok=True)
     (build / path).write_bytes(b"x" * size)
@@ -86,8 +74,12 @@ def survey_of(build: Path, *, without: Iterable[TaskJob] = ()) -> Survey:
     return survey(build, JOBS, done=[job.folder for job in JOBS if job not in without])
 
 
-def paths(parts: Iterable[Freeable]) -> dict[str, list[str]]:
-    return {part.what: sorted(one.path for one in part.files) for part in parts}
+def paths(parts: Freeable) -> dict[str, list[str]]:
+    return {what: sorted(one.path for one in files) for what, files in parts.items()}
+
+
+def names_in(parts: Freeable) -> set[str]:
+    return {path for listed in paths(parts).values() for path in listed}
 
 
 @pytest.mark.parametrize("keep", ["all", "auto", "none"])
@@ -96,8 +88,7 @@ def test_cached_streams_may_go_but_are_kept_for_a_rerun(build: Path, keep: Keep)
     other = write(build, f"{CUT[0].folder}/value.arrow", 1000)  # of a product that is no stream
     found = survey_of(build)
     assert found.usage["event streams"] == Amount(4, 4000)
-    names = {one.path for part in cleanable(found) for one in part.files}
-    gone = {one.path for part in after_success(found, keep, []) for one in part.files}
+    names, gone = names_in(cleanable(found)), names_in(after_success(found, keep))
     assert str(cached.relative_to(build)) in names
     assert (str(cached.relative_to(build)) in gone) == (keep == "none")
     assert str(other.relative_to(build)) not in names | gone
@@ -135,8 +126,8 @@ def test_jobs_of_another_variation_are_left_alone(build: Path) -> None:
     for name in ("record.json", "products.zip", "cut.arrow"):
         write(build, f"{other}/{name}")
     found = survey_of(build)
-    gone = cleanable(found) + after_success(found, "none", archived(found))
-    assert other not in {one.folder for part in gone for one in part.files}
+    gone = names_in(cleanable(found)) | names_in(after_success(found, "none"))
+    assert not any(name.startswith(other) for name in gone)
 
 
 def test_a_job_without_record_is_unfinished(build: Path) -> None:
@@ -181,8 +172,8 @@ def test_what_lies_on_another_disk_counts(
 
 def test_a_file_is_freed_with_its_last_name() -> None:
     one, two, beside = (file(name, inode=7, links=2) for name in ("one", "two", "beside"))
-    assert freed_by([[one], [two]]) == [Amount(1, 0), Amount(1, 10)]
-    assert freed_by([[beside]]) == [Amount(1, 0)]
+    assert freed_by({"a": [one], "b": [two]}) == {"a": Amount(1, 0), "b": Amount(1, 10)}
+    assert freed_by({"a": [beside]}) == {"a": Amount(1, 0)}
     assert amount([one, two]) == Amount(2, 10)
 
 
@@ -276,22 +267,19 @@ def test_what_cannot_be_deleted_is_named(build: Path) -> None:
 
 
 def test_the_oldest_superseded_results_go_first() -> None:
-    folders = [old("b", 2.0), old("a", 1.0), old("c", 3.0)]
-    assert [one.folder for one in oldest_beyond(20, folders)] == ["smk/old/a"]
-    assert [one.folder for one in oldest_beyond(15, folders)] == ["smk/old/a", "smk/old/b"]
-    assert oldest_beyond(30, folders) == []
-    assert len(oldest_beyond(9, folders)) == 3
+    c, b, a = newest_first = [[file(f"smk/old/{name}/products.zip")] for name in "cba"]
+    assert beyond(30, newest_first) == []
+    assert beyond(20, newest_first) == a
+    assert beyond(15, newest_first) == [*b, *a]
+    assert beyond(9, newest_first) == [*c, *b, *a]
 
 
 def test_what_superseded_results_share_costs_nothing() -> None:
-    current = file("smk/work/cut/dy/0_0/products.zip", inode=1, links=3)
-    folders = [
-        old("a", 1.0, file("smk/old/a/products.zip", inode=1, links=3)),
-        old("b", 2.0, file("smk/old/b/products.zip", inode=1, links=3), file("smk/old/b/own")),
-    ]
-    assert len(oldest_beyond(19, folders)) == 2
-    assert oldest_beyond(20, folders) == []
-    assert oldest_beyond(10, folders, beside=[current]) == []
+    current, of_a, of_b = (file(name, inode=1, links=3) for name in ("now", "a", "b"))
+    newest_first = [[of_b, file("own")], [of_a]]
+    assert len(beyond(19, newest_first)) == 3
+    assert beyond(20, newest_first) == []
+    assert beyond(10, newest_first, beside=[current]) == []
 
 
 @pytest.mark.parametrize(("little", "gone"), [(0, ["smk/old/0123"]), (10**6, [])])
@@ -301,16 +289,16 @@ def test_auto_lets_superseded_results_take_as_much_as_the_current(
     write(build, "smk/old/4567/record.json", 2500)
     os.utime(build / "smk/old/0123", (1, 1))
     found = survey_of(build)
-    assert after_success(found, "auto", archived(found), little=little) == []
+    assert after_success(found, "auto", little=little) == {}
     write(build, "smk/old/4567/cut.arrow", 100)  # 2620 bytes beside 2610
     found = survey_of(build)
-    freed = paths(after_success(found, "auto", archived(found), little=little))
+    freed = paths(after_success(found, "auto", little=little))
     assert sorted({str(Path(path).parent) for what in freed for path in freed[what]}) == gone
 
 
 def test_none_leaves_records_and_merged_products(build: Path) -> None:
     found = survey_of(build)
-    assert paths(after_success(found, "none", archived(found))) == {
+    assert paths(after_success(found, "none")) == {
         "superseded results": ["smk/old/0123/products.zip", "smk/old/0123/record.json"],
         "event streams": [f"{job.folder}/cut.arrow" for job in CUT],
         "products of partitions": [f"{job.folder}/products.zip" for job in CUT],
@@ -321,13 +309,13 @@ def test_none_leaves_records_and_merged_products(build: Path) -> None:
 def test_nothing_goes_as_long_as_a_job_is_left(build: Path, keep: Keep) -> None:
     write(build, "smk/old/4567/cut.arrow", 9000)
     found = survey_of(build, without=[MERGE])
-    assert after_success(found, keep, archived(found), little=0) == []
+    assert after_success(found, keep, little=0) == {}
 
 
 def test_all_keeps_all(build: Path) -> None:
     write(build, "smk/old/4567/cut.arrow", 9000)
     found = survey_of(build)
-    assert after_success(found, "all", archived(found), little=0) == []
+    assert after_success(found, "all", little=0) == {}
 
 
 def test_the_line_after_a_run(build: Path) -> None:
