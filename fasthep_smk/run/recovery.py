@@ -67,7 +67,7 @@ def run_to_the_end(
 
             done += error.done
             build, without = translation.build, translation.settings.without
-            kinds = failures.kinds(build)
+            kinds = {note.kind for note in failures.read_all(build)}
             if kinds & _GOES_ON:
                 more = ["--keep-going"]  # to find at once all that is damaged
             if rounds_left > 0 and kinds and kinds <= _GOES_ON:

@@ -14,14 +14,13 @@ import socket
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from msgspec import ValidationError, convert
 
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.record import EarlierAttempt
 from fasthep_smk.util import disk_full, files
-from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import encode, printable
 from fasthep_smk.util.units import format_bytes, format_duration
@@ -166,11 +165,6 @@ def read_all(build: Path) -> list[Failure]:
     return [failure for path in paths if (failure := read(path)) is not None]
 
 
-def kinds(build: Path) -> set[FailureKind]:
-    """Return the kinds of failures that stopped a run."""
-    return {note.kind for note in read_all(build)}
-
-
 def headline(failure: Failure) -> str:
     """Return in one line what failed and why."""
     if failure.stage:
@@ -282,16 +276,18 @@ def read(path: Path) -> Failure | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         convert(content, Failure)
-        content["stages"] = list(map(printable, content.get("stages", [])))
-        content["earlier"] = list(map(_plain, content.get("earlier", [])))
-        return Failure(**_plain(content))
+        return Failure(**_shown(content))
     except (OSError, ValueError, RecursionError, TypeError, ValidationError):
         return None
 
 
-def _plain(content: JsonObject) -> JsonObject:
-    """Return the texts of a note as they may be shown."""
-    shown = {name: printable(v) if isinstance(v, str) else v for name, v in content.items()}
+def _shown(content: Any) -> Any:
+    """Return a note, or a part of it, with its texts as they may be shown."""
+    if isinstance(content, list):
+        return [_shown(item) for item in content]
+    if not isinstance(content, dict):
+        return printable(content) if isinstance(content, str) else content
+    shown = {name: _shown(item) for name, item in content.items()}
     errors = {name: masked(shown[name]) for name in ("problem", "fix") if shown.get(name)}
     return {**shown, **errors}
 

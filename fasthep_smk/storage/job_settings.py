@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
 
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
@@ -160,12 +161,4 @@ class Travel(TypedDict):
 
 def asked_of(attempt: requests.Attempt) -> Asked:
     """Return what an attempt asks for, as a record says it."""
-    request = attempt.request
-    return {
-        "pool": attempt.pool,
-        "cpus": request.cpus,
-        "memory": request.memory,
-        "disk": request.disk,
-        "gpus": request.gpus,
-        "walltime": request.walltime,
-    }
+    return cast("Asked", {"pool": attempt.pool, **asdict(attempt.request)})

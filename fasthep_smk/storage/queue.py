@@ -5,7 +5,7 @@ During a run, that is noted now and then: afterwards no system says any more why
 
 from __future__ import annotations
 
-import json
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -13,10 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from fasthep_smk import sites
 from fasthep_smk.storage import batch_jobs, layout
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.util import files
+from fasthep_smk.util.shapes import ready
 from fasthep_smk.util.waiting import until
 
 if TYPE_CHECKING:
@@ -43,6 +46,13 @@ class Waited:
     jobs: int
 
 
+class _Note(msgspec.Struct):
+    """What was noted at one moment: pools, reasons, and how many jobs waited there for that."""
+
+    time: float
+    waiting: list[tuple[str, str, int]]
+
+
 def note(build: Path, pools: Mapping[str, str]) -> None:
     """Note which jobs wait now and why; ``pools`` are those of the rules.
 
@@ -56,10 +66,10 @@ def note(build: Path, pools: Mapping[str, str]) -> None:
         for left in remaining
         if left.queued.state == "waiting"
     )
-    waiting = [[pool, reason, many] for (pool, reason), many in counts.items()]
-    line = json.dumps({"time": round(time.time(), 3), "waiting": waiting})
-    with (build / layout.QUEUE_NOTES).open("a", encoding="utf-8") as stream:
-        stream.write(f"{line}\n")
+    waiting = [(pool, reason, many) for (pool, reason), many in counts.items()]
+    line = msgspec.json.encode(_Note(round(time.time(), 3), waiting))
+    with (build / layout.QUEUE_NOTES).open("ab") as stream:
+        stream.write(line + b"\n")
 
 
 def noted(build: Path) -> list[Waited]:
@@ -70,15 +80,9 @@ def noted(build: Path) -> list[Waited]:
         return []
     waits = []
     for line in lines:
-        try:
-            entry = json.loads(line)
-            at = float(entry["time"])
-            waits += [
-                Waited(at, str(pool), str(reason), int(many))
-                for pool, reason, many in entry["waiting"]
-            ]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue
+        with contextlib.suppress(msgspec.MsgspecError, RecursionError):
+            note = msgspec.json.decode(line, type=ready(_Note))
+            waits += [Waited(note.time, *entry) for entry in note.waiting]
     return waits
 
 

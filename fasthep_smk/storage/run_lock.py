@@ -18,7 +18,10 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, TypedDict
 
+import msgspec
+
 from fasthep_smk.storage import failures, layout
+from fasthep_smk.util.shapes import ready
 
 #: The environment variable by which processes of a run are known.
 MARK = "FASTHEP_SMK_RUN"
@@ -79,10 +82,6 @@ class LockNote:
                 if pid and born and failures.born(pid) == born and _has_open(pid, descriptor):
                     return pid
         return None
-
-
-_NUMBERS = ("pid", "born", "snakemake", "snakemake_born")
-_TEXTS = ("state", "host", "machine", "since", "mark")
 
 
 def holder(build: Path) -> Holder | None:
@@ -170,12 +169,8 @@ def _has_open(pid: int, descriptor: int) -> bool:
 
 def read_lock(descriptor: int) -> LockNote:
     """Return what stands in the lock that is open as ``descriptor``."""
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        content = json.loads(os.pread(descriptor, 4096, 0) or b"{}")
-        if isinstance(content, dict):
-            right = [name for name in _NUMBERS if isinstance(content.get(name), int)]
-            right += [name for name in _TEXTS if isinstance(content.get(name), str)]
-            return LockNote(**{name: content[name] for name in right})
+    with contextlib.suppress(OSError, ValueError, RecursionError, msgspec.ValidationError):
+        return msgspec.convert(json.loads(os.pread(descriptor, 4096, 0)), ready(LockNote))
     return LockNote()
 
 

@@ -23,7 +23,6 @@ from fasthep_smk.storage import layout
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.shapes import ready
 
-_FIX = "'fasthep-smk translate workflow.yaml' writes it again"
 #: Identity, size (bytes) and modification time (ns) of a file that a signature knows.
 Source = tuple[str | None, int, int]
 #: When the jobs of a rule run.
@@ -242,7 +241,7 @@ class TaskTable(_Shape, frozen=True, kw_only=True):
         Raises:
             OSError: there is none.
             KeyError: the rule has no such job.
-            UnreadableTable: it is damaged, or no table that this version has written.
+            UnreadableTable: it is no table that this version has written.
         """
         path = build / layout.table(rule)
         content = path.read_bytes()
@@ -251,12 +250,11 @@ class TaskTable(_Shape, frozen=True, kw_only=True):
                 table = msgspec.convert(json.loads(content.decode()), ready(cls))
             else:
                 table = msgspec.json.decode(content, type=ready(cls))
-        except msgspec.ValidationError as error:
-            raise UnreadableTable(
-                f"{path} is not a task table of this version of fasthep-smk ({error}); {_FIX}"
-            ) from error
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise UnreadableTable(f"{path} is damaged ({error}); {_FIX}") from error
+            raise UnreadableTable(
+                f"{path} is not a task table of this version of fasthep-smk ({error}); "
+                "'fasthep-smk translate workflow.yaml' writes it again"
+            ) from error
         return table if key is None else table.only(key)
 
 

@@ -159,20 +159,18 @@ def test_a_table_of_another_version_is_refused_in_a_sentence_and_by_the_schema(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    "content",
     [
-        (b"", "is damaged"),
-        (b"{", "is damaged"),
-        (b"\xff", "is damaged"),
-        (b'{"rule": "\\udce9", "scope": ', "is damaged"),
-        (b"[" * 100_000, "is not a task table"),
-        (b"[" * 100_000 + b'"\\udce9"', "is damaged"),
-        (b'{"siblings": ' + b"9" * 5000 + b"}", "is not a task table"),
-        (b'{"siblings": 1e999}', "is not a task table"),
+        b"",
+        b"{",
+        b"\xff",
+        b'{"rule": "\\udce9", "scope": ',
+        b"[" * 100_000,
+        b"[" * 100_000 + b'"\\udce9"',
+        b'{"siblings": ' + b"9" * 5000 + b"}",
+        b'{"siblings": 1e999}',
     ],
 )
-def test_a_damaged_table_is_refused_in_a_sentence(
-    tmp_path: Path, content: bytes, said: str
-) -> None:
-    with pytest.raises(UnreadableTable, match=rf"r\.json {said}"):
+def test_a_damaged_table_is_refused_in_a_sentence(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(UnreadableTable, match=r"r\.json is not a task table"):
         TaskTable.read(written(tmp_path, content), "r")
