@@ -38,7 +38,17 @@ Purpose = Literal[
 KINDS: tuple[Purpose, ...] = get_args(Purpose)
 
 #: Where files are written that are not complete at first.
-_WRITTEN = ("smk", "artifacts", "compile", "graph", "render", "reports")
+_WRITTEN = ("smk/", "artifacts/", "compile/", "graph/", "render/", "reports/")
+#: What is in a folder, if it is in no folder before; results are everywhere else.
+_PLACES: dict[str, Purpose] = {
+    ".snakemake/": "Snakemake's own",
+    "debug/": "logs",
+    f"{layout.ARCHIVES}/": "environments",
+    f"{layout.OLD}/": "superseded results",
+    f"{layout.STAGE}/": "unfinished jobs",
+    f"{layout.DEPOT}/": "unfinished jobs",
+    f"{layout.SMK}/": "translation",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,23 +201,12 @@ def _is_followed(path: str, entry: os.DirEntry[str] | Path) -> bool:
 
 
 def _kind(file: File, usage: Survey, recorded: set[str]) -> Purpose:
-    top, _, rest = file.path.partition("/")
-    second = rest.partition("/")[0]
-    if top in _WRITTEN and files.TEMPORARY.fullmatch(file.name):
+    if file.path.startswith(_WRITTEN) and files.TEMPORARY.fullmatch(file.name):
         return "unfinished jobs"
-    if top == ".snakemake":
-        return "Snakemake's own"
-    if top == "debug":
-        return "logs"
-    if file.path.startswith(f"{layout.ARCHIVES}/"):
-        return "environments"
-    if top != "smk":
-        return "results"
-    if second == "work":
+    if file.path.startswith(f"{layout.WORK}/"):
         return _kind_of_intermediate(file, usage, recorded)
-    if second == "old":
-        return "superseded results"
-    return "unfinished jobs" if second in ("stage", "transfer") else "translation"
+    kinds = (kind for place, kind in _PLACES.items() if file.path.startswith(place))
+    return next(kinds, "results")
 
 
 def _kind_of_intermediate(file: File, usage: Survey, recorded: set[str]) -> Purpose:

@@ -112,13 +112,9 @@ class Surroundings:
 
     def path_of(self, name: str) -> str:
         """Return the absolute path of a file."""
-        module, colon, rest = name.partition(":")
-        if colon and module.isidentifier():
-            from fasthep_smk.flow.op_identity import module_file
-
-            file = module_file(module)
-            if file is not None:
-                return str(file.parent / rest)
+        module, _, rest = name.partition(":")
+        if module.isidentifier() and module != name and (folders := self._folders(module)):
+            return os.path.join(folders[0], rest)  # noqa: PTH118
         if name.startswith("~/"):
             return self._home + name[2:]
         return os.path.join(self._launch, name)  # noqa: PTH118
