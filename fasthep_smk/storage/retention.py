@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from fasthep_smk.config.run_settings import Keep
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.disk_usage import File, Survey, amount
-from fasthep_smk.storage.jobs import TaskJob
 
 #: Bytes of superseded results that are always kept: less is not worth computing again.
 LITTLE = 100 * 1000**2
@@ -40,7 +39,6 @@ def cleanable(survey: Survey, *, everything: bool = False) -> Freeable:
         "other products": survey.of("other products") if everything else [],
         "leftovers of killed jobs": survey.of("unfinished jobs"),
         "logs of succeeded jobs": _old_logs(survey),
-        "unused old metadata": _unused_translation(survey),
         "environments": [  # but for the one that jobs are sent: packing takes a while
             file
             for file in survey.of("environments")
@@ -102,7 +100,9 @@ def archived(survey: Survey) -> list[list[File]]:
     """
     folders: dict[str, list[File]] = {}
     for file in survey.of("superseded results"):
-        folders.setdefault(_job_folder(file), []).append(file)
+        is_old = file.path.startswith(f"{layout.OLD}/")
+        folder = "/".join(file.path.split("/")[:3]) if is_old else file.folder
+        folders.setdefault(folder, []).append(file)
 
     def when(folder: str) -> tuple[float, str]:
         try:
@@ -111,11 +111,6 @@ def archived(survey: Survey) -> list[list[File]]:
             return 0.0, folder
 
     return [folders[folder] for folder in sorted(folders, key=when, reverse=True)]
-
-
-def _job_folder(file: File) -> str:
-    parts = file.path.split("/")
-    return "/".join(parts[:3]) if file.path.startswith(f"{layout.OLD}/") else file.folder
 
 
 def _idle_streams(survey: Survey) -> list[File]:
@@ -152,7 +147,9 @@ def _old_logs(survey: Survey) -> list[File]:
     What a batch system captured is named after its own jobs: it goes when all jobs are done.
     """
     unfinished = {
-        layout.log(*_place(job)) for job in survey.jobs.values() if job.folder not in survey.done
+        layout.log(job.rule, job.key.split("/") if job.key else [])
+        for job in survey.jobs.values()
+        if job.folder not in survey.done
     }
     captured = tuple(f"{folder}/" for folder in layout.CAPTURED)
     old: list[File] = []
@@ -163,17 +160,3 @@ def _old_logs(survey: Survey) -> list[File]:
         elif file.path.startswith(captured) and not unfinished:
             old.append(file)
     return old
-
-
-def _unused_translation(survey: Survey) -> list[File]:
-    """Return slim plans of what the last translation has no more."""
-    used = {job.entry.plan for job in survey.jobs.values()}
-    return [
-        file
-        for file in survey.of("translation")
-        if file.path.startswith(f"{layout.PLANS}/") and file.path not in used
-    ]
-
-
-def _place(job: TaskJob) -> tuple[str, list[str]]:
-    return job.rule, job.key.split("/") if job.key else []

@@ -215,11 +215,10 @@ def test_what_a_batch_system_captured_goes_when_all_jobs_are_done(build: Path) -
     assert name not in left["logs of succeeded jobs"]
 
 
-def test_leftovers_and_what_the_translation_has_no_more_go(build: Path) -> None:
+def test_leftovers_and_notes_of_snakemake_go(build: Path) -> None:
     for path in (
         "smk/stage/cut/dy.1/artifacts/skim.root",
         "artifacts/provenance/.0123456789abcdef.tmp-123",
-        "smk/plans/other.json",
         ".snakemake/log/yesterday.log",
         ".snakemake/metadata/@c21rL3dvcmsv/bWVyZ2UvZHkvcmVjb3JkLmpzb24=",
         ".snakemake/conda/environment",
@@ -229,9 +228,6 @@ def test_leftovers_and_what_the_translation_has_no_more_go(build: Path) -> None:
     assert parts["leftovers of killed jobs"] == [
         "artifacts/provenance/.0123456789abcdef.tmp-123",
         "smk/stage/cut/dy.1/artifacts/skim.root",
-    ]
-    assert parts["unused old metadata"] == [
-        "smk/plans/other.json",
     ]
     assert parts["Snakemake's logs and notes"] == [
         ".snakemake/log/yesterday.log",
