@@ -146,7 +146,7 @@ class Told(TypedDict, total=False):
     """What a later run may adopt from a job.
 
     ``values`` are what nodes at the end of a run made. ``ran`` are the nodes that ran, and
-    ``adopted`` the jobs that made the rest, if not all nodes had to run; it is in the head.
+    ``adopted`` the jobs that made the rest, if not all nodes had to run.
     """
 
     values: dict[str, ValueFacts]
@@ -236,9 +236,11 @@ class Damaged(Findings):
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Write the record: from here on the job counts as done."""
+    """Write the record, its head first: from here on the job counts as done."""
+    content = cast("JsonObject", record)
+    head = {name: content[name] for name in Head.__struct_fields__ if name in content}
     with files.atomic_path(folder / RECORD) as temporary:
-        temporary.write_text(files.seal(record), encoding="utf-8")
+        temporary.write_text(files.seal({**head, **content}), encoding="utf-8")
 
 
 def read_record(folder: Path) -> Record:

@@ -316,7 +316,6 @@ def _run(job: WorkerJob, earlier: list[EarlierAttempt]) -> None:
         "system": job.sent.place,
         "batch_job": job.sent.batch_job,
         "earlier": earlier,
-        "adopted": [],
         "results": {name: files.described(job.build / name) for name in sorted(set(job.results))},
         "outside": job.outside,
         "made_of": job.made_of,
