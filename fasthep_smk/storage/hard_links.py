@@ -49,13 +49,12 @@ def share(source: Path, record: Saved, key: Key, goal: Path, *, name: str | None
         OSError, KeyError: there is no such file or product.
     """
     entry = entries(record)[key].copy()
-    names = list(dict.fromkeys(files_of(entry["value"])))
+    value, names = entry["value"], dict.fromkeys(files_of(entry["value"]))
     if ARCHIVE in names:
         raise ValueError(f"{key} shares its file with other products")
     renamed = {}
-    value = entry["value"]
-    if name is not None and isinstance(value, dict) and names == [value.get("file")]:
-        renamed = {names[0]: name}
+    if name is not None and isinstance(value, dict) and [*names] == [value.get("file")]:
+        renamed = {value["file"]: name}
         entry["value"] = {**value, "file": name}
     described = {}
     for old in names:

@@ -166,12 +166,7 @@ class Content(Saved, Told):
 
 def content_of(saved: Saved, runs: Iterable[RunFacts]) -> Content:
     """Return what a job says in its record: its products, and what FAST-HEP recorded."""
-    return Content(
-        format=saved["format"],
-        products=saved["products"],
-        files=saved["files"],
-        runs=list(runs),
-    )
+    return cast("Content", {**saved, "runs": list(runs)})
 
 
 class Record(Content):
