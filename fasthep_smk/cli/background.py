@@ -17,7 +17,7 @@ from fasthep_smk.sites.commands import order
 from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.jobs import find_build
 from fasthep_smk.storage.queue import Left, find
-from fasthep_smk.storage.run_lock import Holder
+from fasthep_smk.storage.run_lock import LockNote
 from fasthep_smk.util.errors import RunFailed, WrongArgument, nearest
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.waiting import until
@@ -149,17 +149,14 @@ def _still_there(number: str, system: str, build: Path) -> str:
     return f"still in the queue after {_GOES:.0f} s" if there else ""
 
 
-def _stop(build: Path, who: Holder) -> None:
-    pid = who["pid"]
-    if pid is None or not run_lock.note_of(build / layout.LOCK).is_here:
-        raise RunFailed(
-            f"the run in {build} is on {who['host']} ({_process(who)}): cancel it there"
-        )
+def _stop(build: Path, who: LockNote) -> None:
+    if who.pid is None or not run_lock.note_of(build / layout.LOCK).is_here:
+        raise RunFailed(f"the run in {build} is on {who.host} ({_process(who)}): cancel it there")
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGINT)
+        os.kill(who.pid, signal.SIGINT)
     if not until(lambda: run_lock.holder(build) is None, seconds=_STOPS, pause=_PAUSE):
         raise lock.Held.by(who, build)
 
 
-def _process(who: Holder) -> str:
-    return f"process {who['pid']} on {who['host']}"
+def _process(who: LockNote) -> str:
+    return f"process {who.pid} on {who.host}"

@@ -33,7 +33,7 @@ from fasthep_smk.storage.jobs import (
 from fasthep_smk.storage.queue import Left, find
 from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.retention import cleanable
-from fasthep_smk.storage.run_lock import Holder
+from fasthep_smk.storage.run_lock import LockNote
 from fasthep_smk.util import files
 from fasthep_smk.util.names import printable
 from fasthep_smk.util.units import about_bytes
@@ -48,7 +48,7 @@ _IN_QUEUE = 20
 class Status:
     """A build folder at one moment. ``states`` are those of the jobs, by their folders.
 
-    ``run`` says who works on it: ``host``, ``pid``, ``since``; ``freeable`` is what
+    ``run`` says who works on it; ``freeable`` is what
     ``fasthep-smk clean`` would delete: nothing as long as a run does. ``damaged`` are files of
     finished jobs, and how; ``None`` if they were not looked at. ``queue`` are the jobs that a batch
     system has; ``None`` if it does not answer. ``moved`` is how many jobs have waited for a pool in
@@ -59,7 +59,7 @@ class Status:
     jobs: list[TaskJob]
     states: Mapping[str, State]
     failed: list[failures.Failure]
-    run: Holder | None
+    run: LockNote | None
     disk: Survey
     freeable: dict[str, Amount]
     damaged: dict[str, str] | None = None
@@ -145,6 +145,7 @@ def as_text(status: Status) -> str:
 
 def as_data(status: Status) -> dict[str, object]:
     """Return the status as plain data; sizes are in bytes."""
+    run = status.run
     return {
         "build": str(status.build),
         "rules": [{"rule": rule, **counts} for rule, counts in _counts(status).items()],
@@ -152,7 +153,7 @@ def as_data(status: Status) -> dict[str, object]:
             {"rule": rule, "waited_for": pool, "pool": to, "jobs": count}
             for (rule, pool, to), count in status.moved.items()
         ],
-        "run": status.run,
+        "run": run and {"host": run.host, "pid": run.pid, "since": run.since},
         "incomplete": bool(missing_report.reported(status.build)),
         "sample": missing_report.is_sample(status.build),
         "queue": None if status.queue is None else [_in_queue(left) for left in status.queue],
@@ -205,7 +206,7 @@ def _run(status: Status) -> str:
     run = status.run
     if run is None:
         return "no run in progress"
-    return f"run in progress: process {run['pid']} on {run['host']}, since {run['since']}"
+    return f"run in progress: process {run.pid} on {run.host}, since {run.since}"
 
 
 def _in_queue(left: Left) -> dict[str, str]:

@@ -31,7 +31,6 @@ from fasthep_smk.storage.outdir import make_folder
 from fasthep_smk.storage.run_lock import (
     MARK,
     SILENT,
-    Holder,
     LockNote,
     beat,
     holder,
@@ -59,13 +58,13 @@ class Held(SmkError):
     """Another run works on the build folder."""
 
     @classmethod
-    def by(cls, who: Holder, build: Path, *, by_flock: bool = True) -> Held:
+    def by(cls, who: LockNote, build: Path, *, by_flock: bool = True) -> Held:
         """Return the error that names a process, its host and since when."""
         path, cancel = shell([build / layout.LOCK]), shell(["fasthep-smk", "cancel", build])
         return cls(
             f"another run is in progress in {build}\n"
-            f"    by       process {who['pid'] or '?'} on {who['host'] or '?'}, "
-            f"since {who['since'] or '?'}\n"
+            f"    by       process {who.pid or '?'} on {who.host or '?'}, "
+            f"since {who.since or '?'}\n"
             f"    hint     wait for it, stop it ({cancel}), or choose another --outdir"
             + ("" if by_flock else f"; if that process does not run in this folder: rm {path}")
         )
@@ -263,11 +262,11 @@ def _lock(descriptor: int, build: Path) -> LockNote:
     if not free and who.state == "ended":  # it is about to let go
         free = until(lambda: _flock(descriptor), seconds=_GRACE, pause=0.05)
     if not free:
-        raise Held.by(note_of(build / layout.LOCK).holder, build)
+        raise Held.by(note_of(build / layout.LOCK), build)
     if pid := who.owner(descriptor):
-        raise Held.by(replace(who, pid=pid).holder, build, by_flock=False)
+        raise Held.by(replace(who, pid=pid), build, by_flock=False)
     if who.state == "running" and who.machine and not who.is_here and _beats(build, who):
-        raise Held.by(who.holder, build, by_flock=False)
+        raise Held.by(who, build, by_flock=False)
     return who
 
 

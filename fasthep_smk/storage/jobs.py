@@ -18,7 +18,7 @@ from fasthep_smk.storage.task_table import JobEntry, TaskTable, UnreadableTable
 from fasthep_smk.util.errors import Findings, WrongArgument
 
 if TYPE_CHECKING:
-    from fasthep_smk.storage.run_lock import Holder
+    from fasthep_smk.storage.run_lock import LockNote
 
 State = Literal["done", "running", "failed", "to do"]
 STATES: tuple[State, ...] = ("done", "running", "failed", "to do")
@@ -103,7 +103,7 @@ def is_done(build: Path, job: TaskJob) -> bool:
     return head_of(build, job) is not None
 
 
-def state_of(done: bool, note: failures.Failure | None, run: Holder | None) -> State:
+def state_of(done: bool, note: failures.Failure | None, run: LockNote | None) -> State:
     """Return the state of a job, by the note that it left and who works on its folder.
 
     A job leaves a note when it starts, as if it had been killed. Where its process cannot be seen,

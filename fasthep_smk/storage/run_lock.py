@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, TypedDict
+from typing import BinaryIO
 
 import msgspec
 
@@ -27,14 +27,6 @@ from fasthep_smk.util.shapes import ready
 MARK = "FASTHEP_SMK_RUN"
 #: Seconds between two signs of life of a run, and without any, after which it counts as gone.
 _BEAT, SILENT = 5.0, 30.0
-
-
-class Holder(TypedDict):
-    """Who holds a build folder: a process of a host, and since when, for people."""
-
-    host: str | None
-    pid: int | None
-    since: str | None
 
 
 @dataclass(frozen=True)
@@ -55,11 +47,6 @@ class LockNote:
     snakemake: int | None = None
     snakemake_born: int | None = None
     mark: str | None = None
-
-    @property
-    def holder(self) -> Holder:
-        """Who holds the lock, or held it last."""
-        return {"host": self.host, "pid": self.pid, "since": self.since}
 
     @property
     def is_here(self) -> bool:
@@ -84,11 +71,11 @@ class LockNote:
         return None
 
 
-def holder(build: Path) -> Holder | None:
-    """Return who holds a build folder now (``host``, ``pid``, ``since``); change nothing.
+def holder(build: Path) -> LockNote | None:
+    """Return what the lock of a build folder says of who holds it now; change nothing.
 
-    ``None`` if nobody does. Where flock does not tell, a run of another machine is believed if it
-    gave a sign of life a moment ago.
+    ``None`` if nobody does; ``pid`` is that of a process that lives. Where flock does not tell, a
+    run of another machine is believed if it gave a sign of life a moment ago.
     """
     try:
         stream = _opened(build / layout.LOCK)
@@ -103,14 +90,14 @@ def holder(build: Path) -> Holder | None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return (replace(who, pid=who.snakemake or who.pid) if who.is_orphan else who).holder
+            return replace(who, pid=who.snakemake or who.pid) if who.is_orphan else who
         except OSError:
             pass  # a file system without locks
         if who.is_here:
             pid = who.owner(descriptor)
-            return None if pid is None else replace(who, pid=pid).holder
+            return None if pid is None else replace(who, pid=pid)
         lives = abs(time.time() - os.fstat(descriptor).st_mtime) < SILENT
-        return who.holder if lives and who.machine else None
+        return who if lives and who.machine else None
 
 
 def note_of(lock: Path) -> LockNote:

@@ -502,7 +502,7 @@ def a_lock(bench: Bench, content: bytes) -> None:
     path = bench.file(layout.LOCK, content)
     with path.open("rb") as stream:
         who = run_lock.read_lock(stream.fileno())
-    assert str(lock.Held.by(who.holder, bench.folder))
+    assert str(lock.Held.by(who, bench.folder))
     run_lock.holder(bench.folder)
 
 

@@ -22,7 +22,7 @@ from fasthep_smk.storage.measured import entries, events_of
 from fasthep_smk.storage.observed import load as load_observed
 from fasthep_smk.storage.queue import Waited, noted
 from fasthep_smk.storage.record import Asked, EarlierAttempt, Head
-from fasthep_smk.storage.run_lock import Holder
+from fasthep_smk.storage.run_lock import LockNote
 from fasthep_smk.util.shapes import ready
 
 _K = TypeVar("_K", bound=Hashable)
@@ -116,7 +116,7 @@ class Facts:
     failed: list[Failure]
     lacking: Mapping[PartitionPlace, Lacking]
     run: LastRun | None
-    holder: Holder | None
+    holder: LockNote | None
     inputs: list[InputFile]
     events: Mapping[PartitionPlace, int | None]
     own_reads: Sequence[OwnRead] = ()

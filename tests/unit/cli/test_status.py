@@ -21,7 +21,7 @@ from fasthep_smk.util.errors import Findings
 from tests.support import tables
 
 HERE = socket.gethostname()
-RUN = {"host": HERE, "pid": 1, "since": "2026-01-01 00:00:00"}
+RUN = run_lock.LockNote(host=HERE, pid=1, since="2026-01-01 00:00:00")
 
 
 def note(**content: Any) -> Failure:
@@ -96,7 +96,7 @@ def test_jobs_that_ran_in_their_fallback_are_named(folder: Path) -> None:
     ],
 )
 def test_the_state_of_a_job(
-    done: bool, found: Failure | None, run: dict[str, Any] | None, state: str
+    done: bool, found: Failure | None, run: run_lock.LockNote | None, state: str
 ) -> None:
     assert build.state_of(done, found, run) == state
 
@@ -119,7 +119,7 @@ def test_who_works_on_a_folder_is_named_only_while_it_works(folder: Path) -> Non
     with holding.hold(folder):
         found = run_lock.holder(folder)
         assert found is not None
-        assert (found["pid"], found["host"]) == (os.getpid(), HERE)
+        assert (found.pid, found.host) == (os.getpid(), HERE)
         assert f"run in progress: process {os.getpid()} on {HERE}, since" in status.as_text(
             status.look(folder)
         )
