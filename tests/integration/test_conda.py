@@ -79,8 +79,7 @@ def test_all_that_names_the_prefix_is_set_right_elsewhere(
     monkeypatch.setattr(sys, "path", [path for path in sys.path if "-packages" not in path])
     contents = CondaContents("packed-pixi", ("json",), prefix)
     archive = tmp_path / f"{contents.kind}-{contents.key}.run"
-    with contents.parts() as parts:
-        write_archive(parts, archive)
+    write_archive(contents.parts(), archive)
     looks_right(bare_machine(tmp_path, archive))
 
 

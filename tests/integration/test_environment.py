@@ -11,8 +11,6 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -211,9 +209,8 @@ class Broken:
     modules: tuple[str, ...] = ("json", "zz_absent")
     key: str = "0123456789abcdef0123"
 
-    @contextmanager
-    def parts(self) -> Iterator[Parts]:
-        yield small_parts(self.key)
+    def parts(self) -> Parts:
+        return small_parts(self.key)
 
 
 def test_what_does_not_work_is_not_kept(tmp_path: Path) -> None:
@@ -236,8 +233,7 @@ def test_a_conda_environment_is_moved_by_conda_pack(
     contents = CondaContents("packed-conda", ("json",), prefix)
     archive, again = tmp_path / "a.run", tmp_path / "b.run"
     for path in (archive, again):
-        with contents.parts() as parts:
-            write_archive(parts, path)
+        write_archive(contents.parts(), path)
     assert archive.read_bytes() == again.read_bytes()
     (prefix / "conda-meta" / "state").write_text('{"env_vars": {"OWN": "1"}}')
     assert CondaContents("packed-conda", ("json",), prefix).key != contents.key

@@ -9,8 +9,6 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import cramjam
-
 from fasthep_smk.contrib.pack.archive import Parts, write_archive
 from fasthep_smk.contrib.pack.entries import Entry, text_entry
 from fasthep_smk.util.names import shell
@@ -28,10 +26,7 @@ def small_archive(folder: Path, key: str = "0123456789abcdef0123", size: int = 0
 def small_parts(key: str, size: int = 0) -> Parts:
     """Return what :func:`small_archive` packs."""
     starter = f'#!/bin/sh\nexec {shell([sys.executable])} "$@"\n'
-    first = (
-        text_entry("bin/python", starter, executable=True),
-        Entry("lib/fasthep-smk/cramjam", link=str(Path(cramjam.__file__).parent)),
-    )
+    first = (text_entry("bin/python", starter, executable=True),)
     rest = (
         text_entry("share/hello", "hello"),
         *(Entry(f"share/noise{n}", data=os.urandom(1_000_000)) for n in range(size // 1_000_000)),

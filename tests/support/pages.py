@@ -224,7 +224,7 @@ def known_options() -> frozenset[str]:
     return frozenset(
         {text for parser in (make_parser(), get_argument_parser()) for text in options_of(parser)}
         | _options_of_fasthep(typer.main.get_command(fasthep_cli.app.app))
-        | {"--cpus-per-task", "--mem", "--gpus", "--time", "--nice", "--limit"}
+        | {"--cpus-per-task", "--mem", "--gpus", "--time", "--nice"}
     )
 
 

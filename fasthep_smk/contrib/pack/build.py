@@ -6,10 +6,9 @@ import fcntl
 import os
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -23,13 +22,10 @@ from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.ownership import is_open
-from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.worker.processes import MODULES
 
 #: What every job imports; on batch systems it is started by Snakemake.
 NEEDED = (*MODULES, "snakemake")
-#: Seconds between two lines on how far it is.
-_EVERY = 10.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ def archive_path(contents: Packable, folder: Path) -> Path:
 def pack(contents: Packable, folder: Path, *, tell: TextIO | None = None) -> Packed:
     """Return the archive of an environment; it is built and tested unless it is there.
 
-    ``tell`` is told how far it is.
+    ``tell`` hears that it is built, which may take a minute.
 
     Raises:
         Findings: the environment cannot be packed, or what was packed does not work.
@@ -85,7 +81,7 @@ def pack(contents: Packable, folder: Path, *, tell: TextIO | None = None) -> Pac
                 text = f"packing the environment ({contents.kind}); later runs use the same archive"
                 print(text, file=tell, flush=True)
             began = time.monotonic()
-            _build(contents, path, tell)
+            _build(contents, path)
             seconds = time.monotonic() - began
     return Packed(path, contents.key, path.stat().st_size, seconds)
 
@@ -118,16 +114,14 @@ def _note(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 
 
-def _build(contents: Packable, path: Path, tell: TextIO | None) -> None:
+def _build(contents: Packable, path: Path) -> None:
     for stale in path.parent.glob(f".{path.stem}.*.new*"):  # of one that was killed
         shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.new")
     try:
-        with _telling(temporary, tell):
-            with contents.parts() as parts:
-                write_archive(parts, temporary)
-            temporary.chmod(0o755)
-            check_archive(temporary, contents.modules)
+        write_archive(contents.parts(), temporary)
+        temporary.chmod(0o755)
+        check_archive(temporary, contents.modules)
         files.sync(temporary)
         digest = files.sha256_file(temporary)
         temporary.replace(path)
@@ -135,23 +129,6 @@ def _build(contents: Packable, path: Path, tell: TextIO | None) -> None:
         files.sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def _telling(temporary: Path, tell: TextIO | None) -> Iterator[None]:
-    """Tell every few seconds how much of an archive is there."""
-    began = time.monotonic()
-
-    def speak(over: threading.Event) -> None:
-        while not over.wait(_EVERY):
-            with suppress(OSError):  # it has just got its name, or nobody reads
-                parts = temporary.parent.glob(f"{temporary.name}*")
-                size = sum(part.stat().st_size for part in parts if part.is_file())
-                text = f"    {size / 1e6:.0f} MB, {time.monotonic() - began:.0f} s"
-                print(text, file=tell, flush=True)
-
-    with meanwhile(speak) if tell is not None else nullcontext():
-        yield
 
 
 @contextmanager

@@ -11,12 +11,11 @@ import platform
 import re
 import sys
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.contrib.pack.archive import Parts
-from fasthep_smk.contrib.pack.contents import DECOMPRESSOR, Packable
+from fasthep_smk.contrib.pack.contents import Packable
 from fasthep_smk.contrib.pack.entries import Entry, walk
 from fasthep_smk.util.errors import Findings
 
@@ -52,20 +51,16 @@ class CondaContents(Packable):
         packages = {entry.target: entry.digest() for entry in entries}
         return {"packages": packages, "loose": self.packages.loose()}
 
-    @contextlib.contextmanager
-    def parts(self) -> Iterator[Parts]:
+    def parts(self) -> Parts:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             # Packages that are not in conda's cache any more are read from the environment.
             warnings.simplefilter("ignore")
             entries = self._pack()
         entries += [entry for group in self.own.values() for entry in group]
         site = f"{self.interpreter.site}/"
-        needed = f"{site}{DECOMPRESSOR}"
-        rest = [e for e in entries if e.target.startswith(site) and not e.target.startswith(needed)]
-        first = [e for e in entries if not e.target.startswith(site) or e.target.startswith(needed)]
-        first.append(Entry(f"lib/fasthep-smk/{DECOMPRESSOR}", link=f"../../{needed}"))
-        after = (("bin/python", "bin/conda-unpack"),)
-        yield Parts(self.kind, self.key, platform.machine(), tuple(first), tuple(rest), after)
+        first = tuple(entry for entry in entries if not entry.target.startswith(site))
+        rest = tuple(entry for entry in entries if entry.target.startswith(site))
+        return Parts(self.kind, self.key, platform.machine(), first, rest)
 
     def _pack(self) -> list[Entry]:
         try:

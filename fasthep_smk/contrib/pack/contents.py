@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import abc
-import contextlib
 import platform
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,12 +19,10 @@ from fasthep_smk.contrib.pack.snapshot import own_entries
 from fasthep_smk.util import files
 
 #: Goes up when archives of the same content are laid out otherwise.
-_FORMAT = 1
+_FORMAT = 2
 _KEY_LENGTH = 20
 #: What of ours runs on nodes.
 _NODE_TEXTS = ("header.sh", "python.sh", "start.py")
-#: The package that unpacks all others.
-DECOMPRESSOR = "cramjam"
 
 
 @dataclass(frozen=True)
@@ -81,8 +78,8 @@ class Packable(abc.ABC):
         """
 
     @abc.abstractmethod
-    def parts(self) -> contextlib.AbstractContextManager[Parts]:
-        """Give all files of the archive.
+    def parts(self) -> Parts:
+        """Return all files of the archive.
 
         Raises:
             Findings: the environment cannot be packed.
@@ -95,27 +92,13 @@ class VenvContents(Packable):
     def facts(self) -> dict[str, object]:
         return {"interpreter": self.interpreter.facts(), "loose": self.packages.loose()}
 
-    @contextlib.contextmanager
-    def parts(self) -> Iterator[Parts]:
-        site = self.interpreter.site
-        packages = self.packages.entries(site, without=self.own)
+    def parts(self) -> Parts:
+        packages = self.packages.entries(self.interpreter.site, without=self.own)
         packages += [entry for group in self.own.values() for entry in group]
         packages += self.packages.others(Path(sys.prefix))
-        first = self.interpreter.entries()
-        decompressor = [
-            item for item in packages if item.target.startswith(f"{site}/{DECOMPRESSOR}")
-        ]
-        link = Entry(f"lib/fasthep-smk/{DECOMPRESSOR}", link=f"../../{site}/{DECOMPRESSOR}")
-        ready = {item.target for item in decompressor}
-        # Also those of packages are in the first part: the decompressor may need them.
-        first += self._libraries_of(packages)
-        yield Parts(
-            self.kind,
-            self.key,
-            platform.machine(),
-            (*first, *decompressor, link),
-            tuple(item for item in packages if item.target not in ready),
-        )
+        packages += self._libraries_of(packages)
+        first = tuple(self.interpreter.entries())
+        return Parts(self.kind, self.key, platform.machine(), first, tuple(packages))
 
     def _libraries_of(self, entries: Iterable[Entry]) -> list[Entry]:
         """Return the libraries of this machine that extensions of packages load."""

@@ -1,11 +1,10 @@
 #!/bin/sh
 # A Python environment that brings itself along; its packed files follow this text.
 #
-#   sh THIS [--cache FOLDER] [--limit SIZE] [-- ARGUMENTS OF PYTHON]
+#   sh THIS [--cache FOLDER] [-- ARGUMENTS OF PYTHON]
 #
 # Once per machine it unpacks itself into FOLDER, and from then on it only starts Python there.
-# FOLDER: $FASTHEP_SMK_CACHE, or fasthep-smk-UID in $TMPDIR or /tmp. SIZE (20GB) is what
-# all environments there may take together: those that nobody uses give way.
+# FOLDER: $FASTHEP_SMK_CACHE, or fasthep-smk-UID in $TMPDIR or /tmp.
 #
 # Exit status: that of Python, or
 #   64  wrong usage                      75  no room to unpack: another machine may have it
@@ -13,11 +12,11 @@
 #   78  this machine cannot run it
 set -u
 KEY=@KEY@
-TYPE=@TYPE@
 MACHINE=@MACHINE@
 START=@START@
 FIRST=@FIRST@
-ROOM=@ROOM@
+SIZE=@SIZE@
+DIGEST=@DIGEST@
 
 say() { echo "packed environment $KEY: $*" >&2; }
 stop() {
@@ -89,15 +88,7 @@ start() {
     folder=$1
     shift
     exec "$folder/bin/python" -I -S "$folder/lib/fasthep-smk/start.py" "$KEY" "$cache" \
-        "${limit:--}" "$archive" $((START + FIRST)) "$@"
-}
-
-free_kib() {
-    set -f
-    # shellcheck disable=SC2046
-    set -- $(df -Pk -- "$cache" 2>/dev/null | tail -n 1)
-    set +f
-    case ${4:-} in *[!0-9]* | '') echo 999999999 ;; *) echo "$4" ;; esac
+        "$archive" $((START + FIRST)) "$DIGEST" "$SIZE" "$@"
 }
 
 new_boot() {
@@ -110,16 +101,17 @@ new_boot() {
 }
 
 unpack_first() {
-    [ "$(free_kib)" -gt "$ROOM" ] ||
-        stop 75 "no room in $cache: $(free_kib) KiB free, $ROOM are needed to begin"
     new_boot || stop 77 "cannot write in $cache"
     # gzip finds a wrong checksum after it has written everything.
-    tail -c "+$((START + 1))" -- "$archive" 2>/dev/null | head -c "$FIRST" |
-        { gzip -dc 2>/dev/null || : >"$boot/damaged"; } |
-        (cd -- "$boot" && tar -xf - 2>"$boot/problem"; cat >/dev/null)
-    [ -f "$boot/lib/zzz-last" ] && [ ! -e "$boot/damaged" ] && return
-    case $(cat "$boot/problem" 2>/dev/null) in
+    problem=$({
+        tail -c "+$((START + 1))" -- "$archive" 2>/dev/null | head -c "$FIRST" |
+            { gzip -dc 2>/dev/null || echo "gzip has failed" >&2; } |
+            (cd -- "$boot" && LC_ALL=C tar -xf -; cat >/dev/null)
+    } 2>&1)
+    case $problem in
     *"No space left"* | *quota*) stop 75 "no room in $cache" ;;
+    *"gzip has failed"*) ;;
+    *) [ ! -f "$boot/lib/zzz-last" ] || return 0 ;;
     esac
     stop 76 "$archive is damaged: its first part cannot be unpacked"
 }
@@ -146,19 +138,18 @@ main() {
     cache=${FASTHEP_SMK_CACHE:-${TMPDIR:-/tmp}/fasthep-smk-$(id -u)}
     usual=yes
     [ -z "${FASTHEP_SMK_CACHE:-}" ] || usual=
-    limit=
     while [ $# -gt 0 ]; do
         case $1 in
-        --cache | --limit)
+        --cache)
             [ -n "${2:-}" ] || stop 64 "$1 needs a value"
-            if [ "$1" = --cache ]; then cache=$2 usual=; else limit=$2; fi
+            cache=$2 usual=
             shift 2
             ;;
         --)
             shift
             break
             ;;
-        *) stop 64 "unknown: $1; usage: [--cache FOLDER] [--limit SIZE] [-- ARGUMENTS OF PYTHON]" ;;
+        *) stop 64 "unknown: $1; usage: [--cache FOLDER] [-- ARGUMENTS OF PYTHON]" ;;
         esac
     done
     [ "$(uname -m)" = "$MACHINE" ] || stop 78 "made for $MACHINE, this machine is $(uname -m)"

@@ -1,9 +1,9 @@
-"""``start.py KEY CACHE LIMIT ARCHIVE OFFSET BOOT MAKING ARGUMENTS...``: unpack once, start Python.
+"""``start.py KEY CACHE ARCHIVE OFFSET DIGEST SIZE BOOT MAKING ARGUMENTS...``: unpack, start Python.
 
 Run by ``header.sh`` with the packed interpreter, isolated and without ``site``. With ``BOOT``, a
 folder that holds the first part of the archive, the rest is unpacked into it and it becomes
-``CACHE/KEY``; ``-`` where the environment is there already. Only the standard library and the
-decompressor that lies beside it can be imported here.
+``CACHE/KEY``; ``-`` where the environment is there already. Only the standard library can be
+imported here.
 
 Beside each environment lie two files: ``KEY.making`` is locked by who unpacks it, ``KEY.use`` is
 locked, shared, by each process that works in it, and its time stamp says when the last one began.
@@ -18,25 +18,22 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, TypedDict
+from typing import NoReturn
 
-USAGE, NO_ROOM, DAMAGED, NOT_OURS, NOT_HERE = 64, 75, 76, 77, 78
-#: Seconds for which a folder that nobody has locked may belong to somebody who is about to.
-GRACE = 60
-STALE = 600
+NO_ROOM, DAMAGED, NOT_OURS, NOT_HERE = 75, 76, 77, 78
+#: Seconds after its last start for which an environment that nobody uses stays when another comes;
+#: and after which a first part that nobody unpacks is one that was left behind.
+STAYS, STALE = 3600, 600
 #: What unpacking leaves free on a disk, in bytes.
 LEFT_FREE = 50_000_000
-_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
-_FRAME = 0x184D2A50.to_bytes(4, "little") + (4).to_bytes(4, "little")
 
 
 class Stop(Exception):
@@ -49,10 +46,9 @@ class Stop(Exception):
 
 @dataclass(frozen=True)
 class Cache:
-    """The folder of a machine's environments. ``limit``: in bytes, of all of them together."""
+    """The folder of a machine's environments."""
 
     folder: Path
-    limit: int | None = None
 
     def complete(self, key: str) -> bool:
         """Whether an environment is there, and was there before no crash of the machine."""
@@ -65,23 +61,6 @@ class Cache:
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             return False
         return words[:1] != [os.uname().nodename] or words == _mark().split()
-
-    def size(self, key: str) -> int:
-        """Return the bytes that an environment took when it was unpacked."""
-        try:
-            manifest = (self.folder / key / "lib/fasthep-smk/manifest.json").read_text()
-            return int(json.loads(manifest)["installed"])
-        except (OSError, ValueError, KeyError):
-            return 0
-
-    def others(self, key: str) -> list[str]:
-        """Return the other environments, the one that was used longest ago first."""
-        uses = [
-            (path.stat().st_mtime, path.stem)
-            for path in self.folder.glob("*.use")
-            if path.stem != key and (self.folder / path.stem).is_dir()
-        ]
-        return [name for _, name in sorted(uses)]
 
     def log(self, text: str) -> None:
         """Add a line to the folder's log, which does not grow without end."""
@@ -97,15 +76,15 @@ class Cache:
 
 def main(argv: list[str]) -> NoReturn:
     """Do what the module says; end as Python with the arguments, or with a message."""
-    key, folder, limit, archive, offset, boot, making, *arguments = argv
+    key, folder, archive, offset, digest, size, boot, making, *arguments = argv
+    cache = Cache(Path(folder))
     try:
-        cache = Cache(Path(folder), parse_size(limit))
-        extracted = boot != "-" and make(cache, key, Path(archive), int(offset), Path(boot), making)
+        extracted = boot != "-" and make_way(cache, key, Path(boot), int(size), making)
+        if extracted:
+            make(cache, key, Path(boot), Path(archive), int(offset), digest)
         if not hold(cache, key):  # removed a moment ago, to make room
-            command = ["/bin/sh", archive, "--cache", folder]
-            command += [] if limit == "-" else ["--limit", limit]
-            os.execv("/bin/sh", [*command, "--", *arguments])
-    except (Stop, OSError, ImportError, ValueError) as error:
+            os.execv("/bin/sh", ["/bin/sh", archive, "--cache", folder, "--", *arguments])
+    except (Stop, OSError) as error:
         if boot != "-":
             _discard(Path(boot))
         print(f"packed environment {key}: {error}", file=sys.stderr)
@@ -141,16 +120,6 @@ def activate(root: Path) -> None:
             print(f"packed environment {root.name}: {script} has failed", file=sys.stderr)
 
 
-def parse_size(text: str) -> int | None:
-    """Return a size such as ``20GB`` or ``500M`` in bytes; ``None`` for ``-``."""
-    if text == "-":
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?", text.strip().lower())
-    if match is None:
-        raise Stop(USAGE, f"--limit {text!r}: expected a size such as 20GB")
-    return int(float(match[1]) * _UNITS[match[2]])
-
-
 def hold(cache: Cache, key: str) -> bool:
     """Take part in the use of an environment until this process ends; return whether it is."""
     use = _open(cache.folder / f"{key}.use")
@@ -160,11 +129,11 @@ def hold(cache: Cache, key: str) -> bool:
     return cache.complete(key)
 
 
-def make(cache: Cache, key: str, archive: Path, offset: int, boot: Path, making: str) -> bool:
-    """Let ``boot`` become the environment; return whether no other process was faster.
+def make_way(cache: Cache, key: str, boot: Path, size: int, making: str) -> bool:
+    """Lock an environment, and make room for it; return whether no other process was faster.
 
     Raises:
-        Stop: there is no room, or the archive is damaged.
+        Stop: there is no room.
     """
     lock = int(making) if making != "-" else _open(cache.folder / f"{key}.making")
     os.set_inheritable(lock, False)
@@ -173,137 +142,77 @@ def make(cache: Cache, key: str, archive: Path, offset: int, boot: Path, making:
         _discard(boot)
         return False
     _tidy(cache, key, boot, alone=making != "-")
-    manifest = json.loads((boot / "lib/fasthep-smk/manifest.json").read_text())
-    make_room(cache, key, int(manifest["installed"]), _size_of(boot))
+    for use in cache.folder.glob("*.use"):
+        if use.stem != key and (cache.folder / use.stem).is_dir() and evict(cache, use):
+            cache.log(f"removed {use.stem}")
+    files = (path for path in boot.rglob("*") if path.is_file() and not path.is_symlink())
+    there = sum(path.stat().st_size for path in files)
+    needed, free = size - there + LEFT_FREE, shutil.disk_usage(cache.folder).free
+    if needed > free:
+        amounts = f"{free / 1e6:.1f} MB are free, {needed / 1e6:.1f} MB are needed"
+        raise Stop(NO_ROOM, f"no room in {cache.folder}: {amounts}")
+    return True
+
+
+def evict(cache: Cache, use: Path) -> bool:
+    """Remove an environment unless somebody uses it, or has used it of late."""
+    with _locked(use) as free, _locked(use.with_suffix(".making")) as unmade:
+        if not free or not unmade or use.stat().st_mtime > time.time() - STAYS:
+            return False
+        _discard(cache.folder / use.stem)
+        return True
+
+
+def make(cache: Cache, key: str, boot: Path, archive: Path, offset: int, digest: str) -> None:
+    """Let ``boot`` become the environment.
+
+    Raises:
+        Stop: there is no room, or the archive is damaged.
+    """
     began = time.monotonic()
-    if manifest["payload"]:
-        _unpack(archive, offset, manifest["payload"], boot)
+    _unpack(archive, offset, digest, boot)
     root = cache.folder / key
     _discard(root)
     try:
         boot.rename(root)
-        for command in manifest["after"]:
-            _finish(root, command)
+        if (root / "bin/conda-unpack").is_file():
+            command = [str(root / "bin/python"), "bin/conda-unpack"]
+            done = subprocess.run(command, cwd=root, capture_output=True)
+            if done.returncode:
+                output = (done.stdout + done.stderr).decode(errors="replace").strip()[-500:]
+                raise Stop(DAMAGED, f"conda-unpack failed: {output}")
         temporary = root / ".complete"
         temporary.write_text(_mark())
         temporary.replace(root / "complete")
     except OSError as error:
         raise Stop(NO_ROOM, f"{root}: {error.strerror}") from None
-    cache.log(f"unpacked {key} in {time.monotonic() - began:.1f} s: {manifest['installed']} bytes")
-    return True
+    cache.log(f"unpacked {key} in {time.monotonic() - began:.1f} s")
 
 
-def make_room(cache: Cache, key: str, size: int, there: int) -> None:
-    """Remove other environments that nobody uses as far as this is needed for ``size`` bytes.
-
-    ``there`` of them are on the disk already.
-
-    Raises:
-        Stop: that does not suffice.
-    """
-    others = cache.others(key)
-    taken = sum(cache.size(name) for name in others)
-    busy = []
-
-    def lacking() -> str:
-        free = shutil.disk_usage(cache.folder).free
-        if size - there + LEFT_FREE > free:
-            return f"{_shown(free)} are free, {_shown(size - there + LEFT_FREE)} are needed"
-        if cache.limit is not None and taken + size > cache.limit:
-            return f"its limit of {_shown(cache.limit)} leaves less than {_shown(size)} free"
-        return ""
-
-    for name in others:
-        if not lacking():
-            return
-        size_of_it = cache.size(name)
-        if evict(cache, name):
-            taken -= size_of_it
-            cache.log(f"removed {name}")
-        else:
-            busy.append(name)
-    if problem := lacking():
-        used = f"; in use: {', '.join(busy)}" if busy else ""
-        raise Stop(NO_ROOM, f"no room in {cache.folder}: {problem}{used}")
-
-
-def evict(cache: Cache, name: str) -> bool:
-    """Remove an environment unless somebody uses it, or may be about to."""
-    path = cache.folder / f"{name}.use"
-    with _locked(path) as free, _locked(cache.folder / f"{name}.making") as unmade:
-        if not free or not unmade or path.stat().st_mtime > time.time() - GRACE:
-            return False
-        _discard(cache.folder / name)
-        return True
-
-
-def frames(archive: Path, offset: int, size: int, digest: hashlib._Hash) -> Iterator[bytes]:
-    """Yield the compressed frames of the payload: each stands behind one that has its length.
-
-    Raises:
-        Stop: the archive is damaged.
-    """
-    with archive.open("rb") as stream:
-        stream.seek(offset)
-        while size > 0:
-            head = stream.read(12)
-            body = stream.read(int.from_bytes(head[8:], "little"))
-            digest.update(head + body)
-            size -= len(head) + len(body)
-            if head[:8] != _FRAME or not body or size < 0:
-                raise Stop(DAMAGED, f"{archive} is damaged: it is incomplete or was changed")
-            yield body
-
-
-class _Payload(TypedDict):
-    """What the manifest says of the second part of an archive: its bytes, and their checksum."""
-
-    size: int
-    sha256: str
-
-
-def _unpack(archive: Path, offset: int, payload: _Payload, target: Path) -> None:
-    import cramjam
-
-    digest = hashlib.sha256()
+def _unpack(archive: Path, offset: int, digest: str, target: Path) -> None:
+    """Unpack the second part of an archive."""
     tar = subprocess.Popen(
-        ["tar", "-xf", "-", "-C", str(target)],
+        ["tar", "-xzf", "-", "-C", str(target)],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "LC_ALL": "C"},
     )
     assert tar.stdin is not None
     assert tar.stderr is not None
-    threads = min(4, len(os.sched_getaffinity(0)))
-    try:
+    read = hashlib.sha256()
+    with ThreadPoolExecutor(1) as pool:
         # It has a line for each file that finds no room: nobody else would read them meanwhile.
-        with ThreadPoolExecutor(threads + 1) as pool, tar.stdin:
-            stderr = pool.submit(tar.stderr.read)
-            waiting: list[Future[cramjam.Buffer]] = []
-            for frame in frames(archive, offset, int(payload["size"]), digest):
-                waiting.append(pool.submit(cramjam.zstd.decompress, frame))
-                if len(waiting) > threads:
-                    tar.stdin.write(waiting.pop(0).result())
-            for future in waiting:
-                tar.stdin.write(future.result())
-    except BrokenPipeError:
-        pass  # tar says why
-    except (OSError, cramjam.DecompressionError) as error:
-        raise Stop(DAMAGED, f"{archive} is damaged, or cannot be read: {error}") from None
-    finally:
-        message = stderr.result().decode(errors="replace").strip()
-        status = tar.wait()
+        stderr = pool.submit(tar.stderr.read)
+        with contextlib.suppress(BrokenPipeError), archive.open("rb") as stream, tar.stdin:
+            stream.seek(offset)
+            while piece := stream.read(1 << 20):
+                read.update(piece)
+                tar.stdin.write(piece)
+    message, status = stderr.result().decode(errors="replace").strip(), tar.wait()
     if "No space left" in message or "quota" in message:
         raise Stop(NO_ROOM, f"no room in {target.parent}: {message.splitlines()[0]}")
-    if status or digest.hexdigest() != payload["sha256"]:
+    if status or read.hexdigest() != digest:
         raise Stop(DAMAGED, f"{archive} is damaged: {message or 'its checksum differs'}")
-
-
-def _finish(root: Path, command: list[str]) -> None:
-    done = subprocess.run([root / command[0], *command[1:]], cwd=root, capture_output=True)
-    if done.returncode:
-        output = (done.stdout + done.stderr).decode(errors="replace").strip()[-500:]
-        raise Stop(DAMAGED, f"{command} failed: {output}")
 
 
 def _tidy(cache: Cache, key: str, boot: Path, *, alone: bool) -> None:
@@ -343,14 +252,6 @@ def _discard(folder: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def _size_of(folder: Path) -> int:
-    return sum(
-        path.lstat().st_size
-        for path in folder.rglob("*")
-        if path.is_file() and not path.is_symlink()
-    )
-
-
 def _open(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -366,10 +267,5 @@ def _mark() -> str:
     return f"{os.uname().nodename} {started}\n"
 
 
-def _shown(size: float) -> str:
-    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
-
-
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parent))
     main(sys.argv[1:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import pytest
 from fasthep_smk.contrib.pack import installed
 from fasthep_smk.contrib.pack.archive import Parts, write_archive
 from fasthep_smk.contrib.pack.contents import VenvContents
-from fasthep_smk.contrib.pack.entries import Entry, text_entry, walk
+from fasthep_smk.contrib.pack.entries import text_entry, walk
 from fasthep_smk.contrib.pack.installed import Installed
 from fasthep_smk.contrib.pack.snapshot import editable_names, own_entries
 from fasthep_smk.util.errors import Findings
@@ -56,21 +55,6 @@ def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
     assert packed == archive_of(other, tmp_path / "2.run")
     (other / "run").chmod(0o644)
     assert packed != archive_of(other, tmp_path / "3.run")
-
-
-def test_large_content_gives_the_same_bytes_with_any_number_of_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rest = tuple(
-        Entry(f"n{n}", data=hashlib.sha512(bytes([n])).digest() * 50_000) for n in range(9)
-    )
-    found = set()
-    for threads in (1, 7):
-        monkeypatch.setattr(os, "cpu_count", lambda number=threads: number)
-        write_archive(Parts("packed-venv", "k" * 20, "x86_64", (), rest), tmp_path / "a.run")
-        found.add((tmp_path / "a.run").read_bytes())
-    assert len(found) == 1
-    assert not (tmp_path / "a.run.rest").exists()
 
 
 def test_names_links_and_modes_survive(tmp_path: Path) -> None:

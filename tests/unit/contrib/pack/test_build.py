@@ -1,14 +1,9 @@
-"""Packing takes minutes: how far it is; and which archives are there already."""
+"""Which archives are there already."""
 
 from __future__ import annotations
 
-import io
 import os
-import re
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,21 +15,6 @@ from fasthep_smk.util import files
 from tests.support.packed import small_parts
 
 
-def test_it_is_told_how_much_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "_EVERY", 0.05)
-    told = io.StringIO()
-    (tmp_path / "a.new.rest").write_bytes(bytes(3_000_000))
-    with build._telling(tmp_path / "a.new", told):
-        end = time.monotonic() + 10
-        while "    3 MB, " not in told.getvalue():
-            assert time.monotonic() < end, told.getvalue()
-            time.sleep(0.01)
-    after = told.getvalue()
-    time.sleep(0.2)
-    assert told.getvalue() == after
-    assert all(re.fullmatch(r"    3 MB, \d+ s", line) for line in after.splitlines())
-
-
 @dataclass(frozen=True)
 class Small:
     """An environment of a few files."""
@@ -43,9 +23,8 @@ class Small:
     modules: tuple[str, ...] = ("json",)
     key: str = "0123456789abcdef0123"
 
-    @contextmanager
-    def parts(self) -> Iterator[Parts]:
-        yield small_parts(self.key)
+    def parts(self) -> Parts:
+        return small_parts(self.key)
 
 
 def planted(path: Path, how: str) -> None:
