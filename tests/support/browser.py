@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tests.support.programs import program
 
-__all__ = ["Shown", "measured", "printed", "show"]
+__all__ = ["Shown", "measured", "show"]
 
 #: What the browser would ask for by itself.
 _QUIET = (
@@ -54,19 +54,6 @@ def show(
     assert done.returncode == 0, done.stderr
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return Shown(done.stdout, console, _requests(json.loads(log.read_text())))
-
-
-def printed(page: Path, folder: Path) -> bytes:
-    """Return a page as Chromium prints it: a PDF."""
-    goal = folder / "page.pdf"
-    command = [
-        program("chromium"), "--headless", "--no-sandbox", "--disable-gpu", *_QUIET,
-        f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=5000",
-        "--no-pdf-header-footer", f"--print-to-pdf={goal}", page.as_uri(),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return goal.read_bytes()
 
 
 #: A page in a frame of some width, which says what of it reaches beyond, and what is no picture.

@@ -5,20 +5,15 @@ from __future__ import annotations
 import heapq
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from itertools import accumulate
 
 from fasthep_smk.contrib.report.facts import JobFacts, grouped
 
 #: Points of a curve; more cannot be told apart.
 _POINTS = 1000
-#: A row of two for each span of time: seconds since 1970.
-_Spans: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,31 +125,12 @@ def lanes(jobs: Sequence[JobFacts]) -> tuple[list[str], list[int], list[float]]:
     return names, row, grey
 
 
-def _spans(jobs: Iterable[JobFacts]) -> tuple[_Spans, _Spans]:
-    """Return from when to when each job ran, and from when to when it waited, if it is known."""
-    ran = [(job.started, job.ended) for job in jobs]
-    waited = [(job.waited_from, job.started) for job in jobs if job.waited_from is not None]
-    return np.array(ran).reshape(-1, 2), np.array(waited).reshape(-1, 2)
-
-
-def _at_a_time(spans: _Spans, times: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return how many spans hold each moment: their beginnings belong to them, their ends not."""
-    begun, ended = (np.sort(column) for column in spans.T)
-    return np.searchsorted(begun, times, "right") - np.searchsorted(ended, times, "right")
-
-
-def concurrency(
-    jobs: Sequence[JobFacts],
-) -> tuple[list[float], list[int], dict[str, list[int]]]:
-    """Return times, how many jobs waited then that could have run, and how many ran in each pool.
-
-    Times are seconds since 1970; from each to the next, the numbers hold.
-    """
-    ran, waited = (np.round(spans, 2) for spans in _spans(jobs))
-    times = np.unique(np.concatenate([ran, waited]))
-    times = np.unique([*times[:: max(1, math.ceil(len(times) / _POINTS))], *times[-1:]])
-    running = {
-        pool: _at_a_time(np.round(_spans(members)[0], 2), times).tolist()
-        for pool, members in sorted(grouped(jobs, lambda job: job.pool).items())
-    }
-    return times.tolist(), _at_a_time(waited, times).tolist(), running
+def at_a_time(spans: Iterable[tuple[float, float]]) -> list[tuple[float, int]]:
+    """Return moments, and how many spans of time hold each of them and those up to the next."""
+    changes = Counter[float]()
+    for begin, end in spans:
+        changes[begin] += 1
+        changes[end] -= 1
+    times = sorted(changes)
+    curve = [*zip(times, accumulate(changes[time] for time in times), strict=True)]
+    return [*curve[:: len(curve) // _POINTS + 1], *curve[-1:]]

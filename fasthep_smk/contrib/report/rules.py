@@ -11,7 +11,7 @@ from fasthep_smk.storage import layout
 from fasthep_smk.storage.jobs import State
 
 #: How many jobs are told of all rules together, and at least of each.
-_JOBS, _LEAST_JOBS = 1000, 5
+_JOBS, _LEAST_JOBS = 500, 5
 #: Which jobs are told first.
 _ORDER = ("failed", "running", "done", "to do")
 

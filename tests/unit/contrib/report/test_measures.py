@@ -64,12 +64,9 @@ def test_a_row_of_the_timeline_is_for_one_job_at_a_time() -> None:
     assert grey == [0, 1, 8, 9]  # "c": its row was taken until then
 
 
-def test_how_many_ran_and_waited_at_a_time() -> None:
-    jobs = [
-        job("a", started=1, ended=3, waited_from=0.0),
-        job("b", started=2, ended=4, waited_from=0.0, pool="gpu"),
-    ]
-    times, waiting, running = measures.concurrency(jobs)
-    assert times == [0, 1, 2, 3, 4]
-    assert waiting == [2, 1, 0, 0, 0]
-    assert running == {"default": [0, 1, 1, 0, 0], "gpu": [0, 0, 1, 1, 0]}
+def test_how_many_there_are_at_a_time() -> None:
+    spans = [(0.0, 1.0), (1.0, 3.0), (2.0, 4.0)]
+    assert measures.at_a_time(spans) == [(0, 1), (1, 1), (2, 2), (3, 1), (4, 0), (4, 0)]
+    assert measures.at_a_time([]) == []
+    many = measures.at_a_time([(float(n), float(n + 1)) for n in range(10_000)])
+    assert len(many) < 1002 and many[-1] == (10_000, 0)

@@ -266,7 +266,7 @@ def test_attempts_that_failed_and_jobs_that_run_are_in_the_charts(build: Path) -
     failures.note(build, replace(note, earlier=[{**first, **times}], **more))
     text = page.write(build).read_text()
     assert told(text)["limits"] == {"default": 2}
-    assert "pool &#x27;default&#x27; on x, slurm job 7, attempt 2" in text
+    assert "pool &#39;default&#39; on x, slurm job 7, attempt 2" in text
     assert "2.0 GB asked for, 100 MB used" in text
     jobs = [[job[3], job[4], job[7:]] for job in told(text)["jobs"]]
     assert jobs == [[10, 14, []], [11, 13, [1]], [15, 16, [1]]]  # since the run began
