@@ -24,8 +24,8 @@ _Numbers: TypeAlias = npt.NDArray[np.float64]
 _Line: TypeAlias = npt.NDArray[np.float64]
 _Datasets: TypeAlias = Mapping[str, _Line]
 
-#: Bytes of pictures of nominal histograms in a page, and as many of those with variations.
-_ROOM = 2_000_000
+#: Bytes of pictures of histograms in a page.
+_ROOM = 4_000_000
 #: Bins of a picture: of more, neighbours are drawn as their mean. Datasets with lines of their own.
 _BINS, _DATASETS = 100, 8
 #: Categories below whose axis anything stands, and characters that there is room for below it.
@@ -52,13 +52,12 @@ def drawn(build: Path, older: Collection[str] = ()) -> tuple[list[str], list[str
     for stage, variation, path in results.listed(build, "histograms"):
         stages.setdefault(stage, {})[variation] = path
     groups, weights = results.variations(build), results.weight_axes(build)
-    figures, left_out, room, more = list[str](), list[str](), _ROOM, _ROOM
+    figures, left_out, room = list[str](), list[str](), _ROOM
     for stage, paths in stages.items():
-        plain, varied, lost = list[str](), list[str](), list[str]()
+        drawn, lost = list[str](), list[str]()
         # Axes and annotations may be such as no run makes.
         with contextlib.suppress(Exception), np.errstate(all="ignore"):
-            chosen = list(paths.items())[: 1 if more < 0 else None] if room > 0 else []
-            read = {name: results.histogram(path) for name, path in chosen}
+            read = {name: results.histogram(path) for name, path in paths.items() if room > 0}
             lost = [name for name, histogram in read.items() if histogram is None]
             readable = {name: histogram for name, histogram in read.items() if name not in lost}
             for variation, together in results.compared(readable, older):
@@ -66,13 +65,11 @@ def drawn(build: Path, older: Collection[str] = ()) -> tuple[list[str], list[str
                 variants, weighted = _variants(together, weights)
                 bins = _bins(next(iter(variants.values())))
                 lost += [name for name in together if _bins(variants[name]) != bins]
-                for is_varied, figure in _figures(title, variants, weighted, groups):
-                    (varied if is_varied else plain).append(figure)
-        room, more = room - sum(map(len, plain)), more - sum(map(len, varied))
-        if room >= 0:
-            figures += plain if more < 0 else [*plain, *varied]
-        if not plain or room < 0 or (more < 0 and len(paths) > 1):
-            lost = [next(iter(paths))]
+                drawn += _figures(title, variants, weighted, groups)
+        room -= sum(map(len, drawn))
+        if not drawn or room < 0:
+            drawn, lost = [], [next(iter(paths))]
+        figures += drawn
         left_out += [str(paths[name].relative_to(build)) for name in lost]
     return figures, left_out
 
@@ -106,8 +103,8 @@ def _lines(histogram: Any, number: int) -> dict[str, _Line]:
 
 def _figures(
     stage: str, variants: Mapping[str, Any], weighted: Iterable[str], groups: Mapping[str, str]
-) -> Iterator[tuple[bool, str]]:
-    """Yield the pictures of a histogram along each axis, and whether they show variations."""
+) -> Iterator[str]:
+    """Yield the pictures of a histogram along each axis, and of its variations."""
     nominal = next(iter(variants.values()))
     axes = [at for at, axis in enumerate(nominal.axes) if axis.name != "dataset" and len(axis)]
     for number in axes:
@@ -125,8 +122,8 @@ def _figures(
                     del lines[name][dataset]
         title = f"{stage}: {axis.label or axis.name}" if len(axes) > 1 else stage
         filled = {dataset: line for dataset, line in of_nominal.items() if line.any()}
-        yield False, _figure(axis, title, _largest(filled) or {"": np.zeros((2, len(axis)))})
-        yield from ((True, figure) for figure in _varied(axis, title, lines, groups))
+        yield _figure(axis, title, _largest(filled) or {"": np.zeros((2, len(axis)))})
+        yield from _varied(axis, title, lines, groups)
 
 
 def _largest(lines: Mapping[str, _Line]) -> dict[str, _Line]:
@@ -248,9 +245,7 @@ def _svg(axis: Any, lines: Sequence[_Line], colours: Sequence[str], *, ratio: bo
         for edge in (1 + errors, 1 - errors):
             band = _steps(x, at(edge, low, high, _RATIO, _BOTTOM), middle)
             drawn.append(f'<path class="band" d="{band}"/>')
-        tick = 10.0 ** math.floor(math.log10(spread))
-        tick *= max(factor for factor in (1, 2, 5) if factor * tick <= spread)
-        scale({1 + n * tick: f"{1 + n * tick:g}" for n in (-1, 0, 1)}, low, high, _RATIO, _BOTTOM)
+        scale(_ticks(low, high, 4), low, high, _RATIO, _BOTTOM)
         for line, colour in zip(ratios, colours[1:], strict=True):
             places = at(line, low, high, _RATIO, _BOTTOM)
             drawn.append(f'<path stroke="{colour}" d="{_steps(x, places, middle)}"/>')

@@ -23,12 +23,12 @@ from fasthep_smk.util.documents import JsonObject
 _T = TypeVar("_T")
 
 _ARTIFACTS = "artifacts"
-#: What a browser shows, by how its name ends, and how such a file begins.
+#: What a browser shows as a picture, by how its name ends.
 _PICTURES = {
-    ".png": ("image/png", rb"\x89PNG\r\n\x1a\n"),
-    ".svg": ("image/svg+xml", rb"\W{0,9}(<[?!].{0,900})?<svg\b"),
-    ".jpg": ("image/jpeg", rb"\xff\xd8\xff"),
-    ".gif": ("image/gif", rb"GIF8"),
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".jpg": "image/jpeg",
+    ".gif": "image/gif",
 }
 #: What is not for people, or is told elsewhere on the page.
 _SKIPPED = {"histograms", "cutflows", "provenance"}
@@ -232,12 +232,6 @@ def histograms(build: Path) -> list[HistogramSums]:
     return sums
 
 
-def loaded(build: Path) -> Iterator[tuple[str, Path, Any]]:
-    """Yield the title and the file of each histogram, and itself: ``None`` if it cannot be read."""
-    for stage, variation, path in listed(build, "histograms"):
-        yield title(stage, variation), path, histogram(path)
-
-
 def histogram(path: Path) -> Any:
     """Return the histogram in a file, whoever has written it; ``None`` if it holds none."""
     # Imported when needed: it brings a library that takes a moment.
@@ -313,19 +307,12 @@ def result_files(build: Path) -> list[ResultFile]:
     for path in sorted((build / _ARTIFACTS).rglob("*")):
         file = path.relative_to(build)
         if path.name != "manifest.json" and not _SKIPPED & {*file.parent.parts} and path.is_file():
-            others.append(ResultFile(str(file), path.stat().st_size, _is_picture(path)))
+            shown = path.suffix.lower() in _PICTURES
+            others.append(ResultFile(str(file), path.stat().st_size, shown))
     return others
-
-
-def _is_picture(path: Path) -> bool:
-    """Whether a file is what its name says, one that a browser shows."""
-    _, beginning = _PICTURES.get(path.suffix.lower(), ("", b""))
-    with contextlib.suppress(OSError):
-        return bool(beginning and re.match(beginning, files.read_plain(path, 1000), re.DOTALL))
-    return False
 
 
 def picture(path: Path) -> str:
     """Return a picture as a URL that holds it; a script in an SVG does not run in a picture."""
     content = base64.b64encode(files.read_plain(path)).decode("ascii")
-    return f"data:{_PICTURES[path.suffix.lower()][0]};base64,{content}"
+    return f"data:{_PICTURES[path.suffix.lower()]};base64,{content}"

@@ -74,12 +74,16 @@ def printed(capsys: pytest.CaptureFixture[str], *builds: Path) -> tuple[str, int
     return capsys.readouterr().out, status
 
 
+def of_kind(found: compare.Comparison, kind: str) -> list[compare.Difference]:
+    return [row for row in found.differences if row.kind == kind]
+
+
 def test_the_same_results_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = build(tmp_path / "one", histogram({"dy": [5], "data": [15]}))
     other = build(tmp_path / "other", histogram({"data": [15], "dy": [5]}))
     text, status = printed(capsys, one, other)
     assert status == 0
-    assert "the results are the same: 1 cutflow, 1 histogram compared" in text.splitlines()
+    assert "the results are the same (compared: cutflows: 1, histograms: 1)" in text.splitlines()
 
 
 def test_weights_that_were_added_in_another_order_are_the_same(tmp_path: Path) -> None:
@@ -92,17 +96,18 @@ def test_bins_that_differ_are_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     one = build(tmp_path / "one", histogram({"dy": [5, 5, 15, 50], "data": [5]}))
     other = build(tmp_path / "other", histogram({"dy": [5, 25, 50, 50, 50], "data": [5]}))
     found = compare.comparison(one, other)
-    (row,) = found.histograms
+    (row,) = of_kind(found, "histograms")
     assert (row.name, row.dataset, row.how) == ("h", "dy", "4 of 6 bins differ")
-    values = {row.where: row.values for row in found.bins if row.how == "sum of weights"}
+    bins = of_kind(found, "bins")
+    values = {row.where: row.values for row in bins if row.how == "sum of weights"}
     assert values == {
         "met 0 to 10": (2, 1), "met 10 to 20": (1, 0), "met 20 to 30": (0, 1),
         "met overflow": (1, 3),
     }  # fmt: skip
-    assert found.bins[0].where == "met overflow"
+    assert bins[0].where == "met overflow"
     text, status = printed(capsys, one, other)
     assert status == 1
-    assert "the results differ in histograms: 1 cutflow, 1 histogram compared" in text
+    assert "the results differ in histograms (compared: cutflows: 1, histograms: 1)" in text
     assert "4 of 6 bins differ" in text
 
 
@@ -122,16 +127,16 @@ def test_histograms_that_cannot_be_subtracted_differ(
     tmp_path: Path, made: Any, problem: str
 ) -> None:
     found = compare.comparison(build(tmp_path / "one"), build(tmp_path / "other", made))
-    assert problem in [row.how for row in found.histograms]
+    assert problem in [row.how for row in of_kind(found, "histograms")]
 
 
 def test_cuts_that_differ_are_named(tmp_path: Path) -> None:
     one, other = build(tmp_path / "one"), build(tmp_path / "other", cuts=cutflow(8, 2.5))
     found = compare.comparison(one, other)
-    assert [(row.where, row.how, row.values) for row in found.cutflows] == [
+    assert [(row.where, row.how, row.values) for row in of_kind(found, "cutflows")] == [
         ("met > 5", "events after", (7, 8)), ("met > 5", "sum of weights", (1.5, 2.5)),
     ]  # fmt: skip
-    assert found.histograms == []
+    assert of_kind(found, "histograms") == []
 
 
 def test_partitions_that_one_of_them_lacks_are_named(tmp_path: Path) -> None:
@@ -142,7 +147,7 @@ def test_partitions_that_one_of_them_lacks_are_named(tmp_path: Path) -> None:
     }  # fmt: skip
     job = tables.entry(signature=tables.signed("s"), missing=(lost,))
     (other / layout.table("r")).write_text(tables.table(jobs={"k": job}).to_text())
-    (row,) = compare.comparison(one, other).partitions
+    (row,) = of_kind(compare.comparison(one, other), "partitions")
     assert (row.dataset, row.name, row.how) == ("dy", "dy.root", "missing in the second")
 
 
@@ -242,9 +247,12 @@ def test_plots_differ_by_their_pixels_and_tables_by_their_numbers(
         put(folder, name, content)
     found = compare.comparison(*folders)
     assert found.is_same == (problem is None)
-    assert [row.name for row in found.files] == ([f"artifacts/{name}"] if problem else [])
-    assert all(row.how.startswith(problem) for row in found.files)
-    assert found.compared["plots" if "plots" in name else "files"] == 1
+    kind = "plots" if "plots" in name else "files"
+    assert [(row.kind, row.name) for row in found.differences] == (
+        [(kind, f"artifacts/{name}")] if problem else []
+    )
+    assert all(row.how.startswith(problem) for row in found.differences)
+    assert found.compared[kind] == 1
 
 
 def test_a_file_of_one_of_them_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,7 +261,7 @@ def test_a_file_of_one_of_them_is_named(tmp_path: Path, capsys: pytest.CaptureFi
     text, status = printed(capsys, *folders)
     assert status == 1
     assert re.search(r"^artifacts/plots/new.png +only in the second$", text, re.MULTILINE)
-    assert "the results differ in plots or other files: 1 cutflow, 1 histogram, 1 plot" in text
+    assert "the results differ in plots (compared: cutflows: 1, histograms: 1, plots: 1)" in text
 
 
 def skim(build: Path, parts: dict[str, dict[str, list[float]]]) -> None:
@@ -287,8 +295,9 @@ def test_skims_differ_by_their_events(
     skim(folders[0], {"0_0.root": {"x": [1.0, 2.0]}, "1_0.root": {"x": [3.0]}})
     skim(folders[1], parts)
     found = compare.comparison(*folders)
-    assert [(row.dataset, row.how) for row in found.skims] == ([("dy", problem)] if problem else [])
-    assert (found.files, found.compared["skims"]) == ([], 1)
+    rows = [(row.kind, row.dataset, row.how) for row in found.differences]
+    assert rows == ([("skims", "dy", problem)] if problem else [])
+    assert found.compared["skims"] == 1
 
 
 def test_a_skim_that_cannot_be_read_is_named(

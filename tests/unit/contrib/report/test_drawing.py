@@ -260,7 +260,7 @@ def test_what_an_earlier_run_made_is_not_compared(build: Path) -> None:
     assert "and are not compared with the others: nominal, w_down." in text
     assert "differs from the nominal" not in text and 'class="band"' not in text
     save_ends(build, nominal=True, w_up=True, w_down=False)  # a job of the last one has failed
-    assert shown() == ["Pt", "Pt (w_down)", "Pt, w: dy"]
+    assert shown() == ["Pt", "Pt, w: dy", "Pt (w_down)"]
     assert [row["w_up"] for row in section(build, "histograms")] == ["+100 %", "–"]
     save_ends(build, nominal=True, w_up=True, w_down=True)
     assert shown() == ["Pt", "Pt, w: dy"]
@@ -441,16 +441,15 @@ def test_a_page_of_27_histograms_with_5_variations_is_small(build: Path) -> None
 
 
 def test_what_a_page_has_no_room_for_is_told(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "_ROOM", 9000)
+    monkeypatch.setattr(drawing, "_ROOM", 18_000)
     for number in range(9):
         for name, factor in (("nominal", 1), ("jes_up", 1.1)):
             save(build, f"H{number}", filled({"dy": factor}, bins=60), name)
     figures, left_out = drawing.drawn(build)
-    assert sum(map(len, figures)) < 2 * 9000
+    assert sum(map(len, figures)) < 18_000
     titles = [title for title, _, _ in pictures(build)]
     assert titles[:3] == ["H0", "H0, jes: dy", "H1"] and titles[-1] != "H8"
-    varied = [title.partition(",")[0] for title in titles if "jes" in title]
-    assert len(left_out) == 9 - len(varied) > 0
+    assert len(left_out) == 9 - len(titles) // 2 > 0
     text = page.write(build).read_text()
     assert f"{len(left_out)} others: not drawn" in text
     assert all(f'href="./{path}"' in text for path in left_out)
@@ -514,31 +513,6 @@ class Sources(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found += [str(value) for name, value in attrs if (tag, name) == ("img", "src")]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "shown"),
-    [
-        ("a.png", b"\x89PNG\r\n\x1a\n...", True),
-        ("a.png", b"<html>no such plot</html>", False),
-        ("a.png", b"", False),
-        ("a.jpg", b"\xff\xd8\xff\xe0", True),
-        ("a.jpg", b"\x89PNG\r\n\x1a\n", False),
-        ("a.gif", b"GIF89a", True),
-        ("a.svg", b"\xef\xbb\xbf<?xml version='1.0'?>\n<!-- by -->\n<svg/>", True),
-        ("a.svg", b"<svg width='1'/>", True),
-        ("a.svg", b"<?xml version='1.0'?><html/>", False),
-        ("a.csv", b"\x89PNG\r\n\x1a\n", False),
-    ],
-)
-def test_only_what_is_a_picture_is_shown_as_one(
-    build: Path, name: str, content: bytes, shown: bool
-) -> None:
-    (build / "artifacts/plots").mkdir(parents=True)
-    (build / "artifacts/plots" / name).write_bytes(content)
-    text = page.write(build).read_text()
-    assert len(Sources(text).found) == shown
-    assert f"artifacts/plots/{name}" in text  # among the files
 
 
 def test_plots_of_variations_are_shown_without_nominal_ones(build: Path) -> None:
