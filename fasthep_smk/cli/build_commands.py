@@ -57,9 +57,6 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "requested and should request. Save and edit this output, and give it to a run with "
         "--sizes.",
     )
-    sizes.add_argument(
-        "--json", action="store_true", help="print JSON instead, in bytes and seconds"
-    )
     cancel = commands.add_parser(
         "cancel",
         help="stop a run, and cancel its jobs in the batch system",

@@ -30,9 +30,8 @@ def do_init(options: argparse.Namespace) -> int:
     """Write a first analysis, and say what to do next."""
     if options.from_root is not None:
         from_root = importlib.import_module("fasthep_smk.contrib.measure.from_root")
-        analysis = from_root.init_from_root(options.from_root, options.folder, options.tree)
-        print(analysis.as_text(), end="")
-        written = analysis.written
+        held, written = from_root.init_from_root(options.from_root, options.folder, options.tree)
+        print(held, end="")
     elif options.tree is not None:
         raise UsageError("--tree needs --from-root FILE")
     else:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fasthep_smk.config.sizes import read_sizes
 from tests.integration.conftest import Run
 
 pytestmark = pytest.mark.integration
@@ -24,18 +25,18 @@ def test_what_jobs_took_is_asked_for_by_the_next_run(analysis: Path, smk: Run) -
     printed = smk("sizes", cwd=analysis)
     assert printed.returncode == 0, printed.stderr
     (analysis / "sizes.yaml").write_text(printed.stdout)
-    said = json.loads(smk("sizes", "--json", cwd=analysis).stdout)["sizes"]
-    ask = {one["rule"]: one["memory"]["ask"] for one in said}
-    most = {one["rule"]: one["memory"]["most"] for one in said}
-    assert all(ask[rule] > most[rule] > 50e6 for rule in ask)
+    ask = [entry.memory or 0 for entry in read_sizes(analysis / "sizes.yaml")]
+    measured = [entry["measured"] for entry in yaml.safe_load(printed.stdout)["sizes"]]
+    most = [1e6 * int(one["memory"]["most"].removesuffix("MB")) for one in measured]
+    assert all(more > used > 50e6 for more, used in zip(ask, most, strict=True))
 
     # The amounts are new, and no result follows from them.
     done = smk("workflow.yaml", "--sizes", "sizes.yaml", cwd=analysis)
     assert "everything was up to date" in done.stdout, done.stderr
     requests = json.loads((analysis / "build/smk/requests.json").read_text())["rules"]
-    assert {rule: [one["memory"] for one in tries] for rule, tries in requests.items()} == {
-        rule: [memory] for rule, memory in ask.items()
-    }
+    assert [[one["memory"] for one in tries] for tries in requests.values()] == [
+        [memory] for memory in ask
+    ]
 
 
 def test_jobs_that_wait_ask_for_what_those_before_them_took(analysis: Path, smk: Run) -> None:

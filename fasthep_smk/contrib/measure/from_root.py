@@ -6,6 +6,7 @@ import keyword
 import math
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -78,66 +79,19 @@ fields:
 
 
 @dataclass(frozen=True)
-class Branch:
-    """A branch with its type in C++."""
-
-    name: str
-    typename: str
-
-    @property
-    def value(self) -> str | None:
-        """The type of one value, if its values are numbers, or yes and no."""
-        match = _VALUES.fullmatch(self.typename)
-        return match[1] if match else None
-
-    @property
-    def shape(self) -> str:
-        """Whether it is flat (one value for each entry), jagged (a list of values) or other."""
-        if self.value is None:
-            return "other"
-        return "flat" if self.typename.removeprefix("std::") == self.value else "jagged"
-
-
-@dataclass(frozen=True)
 class Tree:
-    """A tree, or an RNTuple, and its branches in the order of the file."""
+    """A tree, or an RNTuple: its branches in the order of the file, with their types in C++."""
 
     name: str
     entries: int
-    branches: tuple[Branch, ...]
+    branches: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class FromRoot:
-    """What was found in a file, and which files were written."""
-
-    trees: list[Tree]
-    tree: Tree
-    branch: Branch
-    written: list[Path]
-
-    def as_text(self) -> str:
-        """Return the trees of the file, and the branches of the one that was chosen."""
-        from tabulate import tabulate  # not for every command
-
-        trees = "".join(
-            f"tree {printable(tree.name)}: {tree.entries} entries, {len(tree.branches)} branches"
-            f"{', used' if tree is self.tree else ''}\n"
-            for tree in self.trees
-        )
-        branches = [
-            [printable(branch.name), branch.shape, printable(branch.typename)]
-            for branch in self.tree.branches
-        ]
-        headers = ["branch", "shape", "type"]
-        table = tabulate(branches, headers=headers, disable_numparse=True)
-        return f"{trees}\n{table}\n\nfirst histogram: {printable(self.branch.name)}\n\n"
-
-
-def init_from_root(file: str, folder: Path, name: str | None) -> FromRoot:
+def init_from_root(file: str, folder: Path, name: str | None) -> tuple[str, list[Path]]:
     """Write a workflow that reads a file, with a first histogram, into a folder.
 
-    It is of the tree of this ``name``, or of the one with most entries.
+    It is of the tree of this ``name``, or of the one with most entries. Return what is in the file,
+    as people read it, and which files were written.
 
     Raises:
         WrongArgument: the file cannot be read, or nothing in it can be drawn.
@@ -149,17 +103,29 @@ def init_from_root(file: str, folder: Path, name: str | None) -> FromRoot:
         names = [tree.name for tree in trees]
         problem = "the file has no tree of this name"
         raise WrongArgument([not_among(name, names, problem=problem, file=file, key="--tree")])
-    branch, values = _first_branch(file, tree)
+    branch = first_branch(file, tree)
+    values = sample(file, tree.name, branch)
     path = local_path(file)
     shown = file
     if path is not None and not Path(path).is_absolute():
         shown = os.path.relpath(Path(path).parent.resolve() / Path(path).name, folder.resolve())
 
     def write(stage: Path) -> None:
-        text = workflow_text(shown, tree, branch, values)
+        text = workflow_text(shown, tree.name, branch, tree.branches[branch], values)
         (stage / "workflow.yaml").write_text(text, encoding="utf-8")
 
-    return FromRoot(trees, tree, branch, write_new(folder, ["workflow.yaml"], write))
+    written = write_new(folder, ["workflow.yaml"], write)
+    lines = [
+        f"tree {printable(one.name)}: {one.entries} entries, {len(one.branches)} branches"
+        f"{', used' if one is tree else ''}"
+        for one in trees
+    ]
+    width = max(len(printable(branch)) for branch in tree.branches)
+    lines += [
+        f"    {printable(branch):{width}}  {printable(kind)}"
+        for branch, kind in tree.branches.items()
+    ]
+    return "\n".join([*lines, f"first histogram: {printable(branch)}\n\n"]), written
 
 
 def trees_in(file: str) -> list[Tree]:
@@ -180,9 +146,8 @@ def trees_in(file: str) -> list[Tree]:
         problem = f"the trees of this file cannot be read ({type(error).__name__}: {error})"
         raise WrongArgument.one(problem, file=file) from error
     if not trees:
-        held = ", ".join(sorted({*kinds.values()}))
-        shown = f"objects of type {held}" if held else "an empty file"
-        raise WrongArgument.one("the file has no tree", file=file, value=shown)
+        held = f"objects of these types: {', '.join(sorted({*kinds.values()})) or 'none'}"
+        raise WrongArgument.one("the file has no tree", file=file, value=held)
     return sorted(trees, key=lambda tree: -tree.entries)
 
 
@@ -197,34 +162,37 @@ def _tree(name: str, stored: Any) -> Tree:
     groups = {key.rpartition("/")[0] for key in names}
     if "Model_ROOT" in type(stored).__name__:  # an RNTuple
         groups |= {key.rpartition(".")[0] for key in names}
-    leaves = (Branch(key, str(stored[key].typename)) for key in names if key not in groups)
-    return Tree(name, int(stored.num_entries), tuple(leaves))
+    leaves = {key: str(stored[key].typename) for key in names if key not in groups}
+    return Tree(name, int(stored.num_entries), leaves)
 
 
-def _first_branch(file: str, tree: Tree) -> tuple[Branch, np.ndarray]:
-    """Return the branch for the first histogram, and some of its values.
+def value_of(kind: str) -> str | None:
+    """Return the type of one value of a branch, if its values are numbers, or yes and no."""
+    match = _VALUES.fullmatch(kind)
+    return match[1] if match else None
 
-    The first that is flat, of floating point, and not always the same, as far as there are such.
+
+def first_branch(file: str, tree: Tree) -> str:
+    """Return the branch for the first histogram: one number per entry, of floating point, if any.
 
     Raises:
         WrongArgument: there is none that is numbers.
     """
-    numbers = [branch for branch in tree.branches if branch.value not in (None, "bool")]
+    values = {branch: value_of(kind) for branch, kind in tree.branches.items()}
+    numbers = [branch for branch, value in values.items() if value not in (None, "bool")]
     if not numbers:
-        types = ", ".join(printable(branch.typename) for branch in tree.branches) or "no branches"
+        types = ", ".join(map(printable, tree.branches.values())) or "no branches"
         problem = "no branch of the tree holds numbers or arrays of numbers"
         raise WrongArgument.one(problem, file=file, key=tree.name, value=types)
-    ranked = sorted(
-        numbers, key=lambda branch: (branch.shape == "jagged", branch.value not in _FLOATS)
-    )
-    for branch in ranked:
-        values = sample(file, tree, branch)
-        if len(values) and values.min() < values.max():
-            return branch, values
-    return ranked[0], sample(file, tree, ranked[0])
+
+    def rank(branch: str) -> tuple[bool, bool]:
+        is_flat = tree.branches[branch].removeprefix("std::") == values[branch]
+        return not is_flat, values[branch] not in _FLOATS
+
+    return min(numbers, key=rank)
 
 
-def sample(file: str, tree: Tree, branch: Branch) -> np.ndarray:
+def sample(file: str, tree: str, branch: str) -> np.ndarray:
     """Return the values of a branch in the first entries; none if they cannot be read."""
     import awkward as ak
     import numpy as np
@@ -232,7 +200,7 @@ def sample(file: str, tree: Tree, branch: Branch) -> np.ndarray:
 
     try:
         with uproot.open(_location(file)) as opened:
-            column = opened[tree.name][branch.name].array(entry_stop=_SAMPLE)
+            column = opened[tree][branch].array(entry_stop=_SAMPLE)
         values = ak.to_numpy(ak.flatten(column, axis=None)).astype(float)
     except Exception:  # of no use for a histogram, whatever it is
         return np.empty(0)
@@ -240,23 +208,22 @@ def sample(file: str, tree: Tree, branch: Branch) -> np.ndarray:
     return kept
 
 
-def workflow_text(file: str, tree: Tree, branch: Branch, values: np.ndarray) -> str:
+def workflow_text(file: str, tree: str, branch: str, kind: str, values: np.ndarray) -> str:
     """Return a workflow that fills one histogram; ``values`` say over which range."""
-    written = partial(as_yaml, longest=10**6)
-    name = branch.name
+    written, name = partial(as_yaml, longest=10**6), branch
     taken = keyword.iskeyword(name) or name in _TAKEN
     if taken or name.startswith("_") or not (name.isidentifier() and name.isascii()):
         name = f"branch_{encode(name)}"
-    of_branch = {"branch": written(branch.name), "name": written(name)}
+    of_branch = {"branch": written(branch), "name": written(name)}
     return _WORKFLOW.format(
         schema=SCHEMA,
         dataset=written(encode(Path(file).stem)),
         file=written(file),
-        tree=written(tree.name),
-        fields="" if name == branch.name else _FIELDS.format(**of_branch),
-        bins=written(_bins(values, whole=branch.value not in _FLOATS)),
+        tree=written(tree),
+        fields="" if name == branch else _FIELDS.format(**of_branch),
+        bins=written(_bins(values, whole=value_of(kind) not in _FLOATS)),
         # A dollar sign would begin a formula.
-        label=written(printable(branch.name).replace("$", r"\$")),
+        label=written(printable(branch).replace("$", r"\$")),
         **of_branch,
     )
 

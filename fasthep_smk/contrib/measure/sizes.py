@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import yaml
@@ -27,117 +24,78 @@ _HEAD = """\
 """
 
 
-@dataclass(frozen=True)
-class MeasuredAmount:
-    """What jobs took of memory (bytes) or time (seconds), what they asked for, what they should."""
-
-    least: float
-    median: float
-    most: float
-    asked: int | None
-    ask: int
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What the jobs of a rule took in a pool."""
-
-    rule: str
-    scope: str
-    stages: tuple[str, ...]
-    pool: str
-    jobs: int
-    memory: MeasuredAmount
-    walltime: MeasuredAmount
-
-
 def do_sizes(options: argparse.Namespace) -> int:
-    """Print what the jobs of a build folder took, as a file of sizes or as JSON.
+    """Print what the jobs of a build folder took, as a file that a run takes with ``--sizes``.
 
     Raises:
         Findings: it is no build folder, or its task tables cannot be read.
     """
-    groups = evidence(taken(find_build(options.build)))
-    if options.json:
-        print(json.dumps({"sizes": [asdict(group) for group in groups]}, indent=1))
-    else:
-        print(as_yaml(groups, options.build), end="")
+    print(as_yaml(taken(find_build(options.build)), options.build), end="")
     return 0
 
 
-def evidence(jobs: Iterable[Taken]) -> list[Evidence]:
-    """Return what the finished jobs of each rule took in each pool."""
-    groups: dict[tuple[str, str], list[Taken]] = defaultdict(list)
+def as_yaml(jobs: Iterable[Taken], build: Path) -> str:
+    """Return what the finished jobs of each rule took in each pool, as a file of sizes."""
+    groups: dict[tuple[str, str], list[Taken]] = {}
     for job in jobs:
-        groups[job.rule, job.pool].append(job)
-    return [
-        Evidence(
-            rule=rule,
-            scope=group[0].scope,
-            stages=group[0].stages,
-            pool=pool,
-            jobs=len(group),
-            memory=_amount("memory", group, [(job.memory, job.asked_memory) for job in group]),
-            walltime=_amount("walltime", group, [(job.seconds, job.asked_time) for job in group]),
-        )
-        for (rule, pool), group in groups.items()
-    ]
-
-
-def _amount(
-    name: str, jobs: Sequence[Taken], amounts: Sequence[tuple[float, int | None]]
-) -> MeasuredAmount:
-    """Return what jobs took; ``amounts`` are that of each, with what it had asked for."""
-    values = [value for value, _ in amounts]
-    ask = (
-        proposal([MeasuredJob(n, job.events) for n, job in zip(values, jobs, strict=True)], name)
-        or 0
-    )
-    enough = max((had for _, had in amounts if had is not None), default=None)
-    if enough is not None and max(values) <= enough:  # a worker may have no more than that
-        ask = min(ask, enough)
-    return MeasuredAmount(
-        least=min(values),
-        median=statistics.median(values),
-        most=max(values),
-        asked=enough,
-        ask=ask,
-    )
-
-
-def as_yaml(groups: Iterable[Evidence], build: Path) -> str:
-    """Return the evidence as a file that a run takes with ``--sizes``."""
-    entries = [_entry(group) for group in groups]
+        groups.setdefault((job.rule, job.pool), []).append(job)
     head = _HEAD.format(build=shell([build]))
-    if not entries:
+    if not groups:
         return f"{head}# No job in this build folder is done yet.\nsizes: []\n"
     text = yaml.safe_dump(
-        entries, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
+        [_entry(group) for group in groups.values()],
+        sort_keys=False,
+        default_flow_style=None,
+        allow_unicode=True,
+        width=100,
     )
     return f"{head}sizes:\n{text}"
 
 
-def _entry(group: Evidence) -> JsonObject:
-    memory, time = group.memory, group.walltime
-    held = _measured(memory, lambda amount: f"{math.ceil(amount / 1e6)}MB", _bytes)
-    lasted = _measured(time, lambda amount: f"{amount:.1f}s", format_duration)
-    ask = {"memory": _bytes(memory.ask)}
-    if time.asked is not None:  # no limit where there was none
-        ask["walltime"] = format_duration(time.ask)
+def _entry(jobs: Sequence[Taken]) -> JsonObject:
+    """Return what jobs of one rule and pool took, and what such jobs should ask for."""
+    memory = [(job.memory, job.asked_memory) for job in jobs]
+    times = [(job.seconds, job.asked_time) for job in jobs]
+    held, enough = _measured(memory, lambda amount: f"{math.ceil(amount / 1e6)}MB", _bytes)
+    lasted, limit = _measured(times, lambda amount: f"{amount:.1f}s", format_duration)
+    ask = {"memory": _bytes(_ask("memory", jobs, memory, enough))}
+    if limit is not None:  # no limit where there was none
+        ask["walltime"] = format_duration(_ask("walltime", jobs, times, limit))
     return {
-        "stages": list(group.stages),
-        **({} if group.scope == "partition" else {"scope": group.scope}),
-        "pool": group.pool,
+        "stages": list(jobs[0].stages),
+        **({} if jobs[0].scope == "partition" else {"scope": jobs[0].scope}),
+        "pool": jobs[0].pool,
         "ask": ask,
-        "measured": {"jobs": group.jobs, "memory": held, "walltime": lasted},
+        "measured": {"jobs": len(jobs), "memory": held, "walltime": lasted},
     }
 
 
+#: For each job, what it took, and what it had asked for.
+_Amounts = Sequence[tuple[float, int | None]]
+
+
 def _measured(
-    amount: MeasuredAmount, about: Callable[[float], str], exact: Callable[[int], str]
-) -> JsonObject:
-    texts: JsonObject = {name: about(getattr(amount, name)) for name in ("least", "median", "most")}
-    return texts if amount.asked is None else {**texts, "asked": exact(amount.asked)}
+    amounts: _Amounts, about: Callable[[float], str], exact: Callable[[int], str]
+) -> tuple[JsonObject, int | None]:
+    """Return what jobs took, as people read it, and the most that any had asked for."""
+    values = [value for value, _ in amounts]
+    asked = max((had for _, had in amounts if had is not None), default=None)
+    texts: JsonObject = {
+        "least": about(min(values)),
+        "median": about(statistics.median(values)),
+        "most": about(max(values)),
+    }
+    return texts if asked is None else {**texts, "asked": exact(asked)}, asked
+
+
+def _ask(name: str, jobs: Sequence[Taken], amounts: _Amounts, enough: int | None) -> int:
+    """Return how much jobs should ask for; ``enough`` is the most that any had asked for."""
+    values = [value for value, _ in amounts]
+    measured = [MeasuredJob(n, job.events) for n, job in zip(values, jobs, strict=True)]
+    ask = proposal(measured, name) or 0
+    if enough is not None and max(values) <= enough:  # a worker may have no more than that
+        ask = min(ask, enough)
+    return ask
 
 
 def _bytes(amount: int) -> str:

@@ -15,11 +15,11 @@ from jsonschema import Draft202012Validator
 
 from fasthep_smk.config.schema import bundled
 from fasthep_smk.contrib.measure.from_root import (
-    Branch,
     Tree,
     init_from_root,
     sample,
     trees_in,
+    value_of,
     workflow_text,
 )
 from fasthep_smk.flow.workflow_checks import document_findings
@@ -35,8 +35,7 @@ HOSTILE = [
 
 
 def written(name: str = "x", typename: str = "float", *, values: tuple[float, ...] = ()) -> str:
-    branch = Branch(name, typename)
-    return workflow_text("f.root", Tree("tree", 5, (branch,)), branch, np.array(values))
+    return workflow_text("f.root", "tree", name, typename, np.array(values))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -97,19 +96,19 @@ def test_edges_hold_the_values(scale: float, offset: float) -> None:
     [
         ({"run": "i", "event": "i", "nJet": "i", "pt": "f"}, "pt"),
         ({"flag": "b", "njets": "i"}, "njets"),
-        ({"constant": "0", "phi": "f"}, "phi"),
         ({"event": "i"}, "event"),
     ],
 )
-def test_a_branch_of_numbers_that_differ_is_first(
+def test_a_branch_of_floating_point_is_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: dict[str, str], first: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    kinds = {"i": np.arange(9), "f": np.linspace(0, 1, 9), "b": np.arange(9) > 3, "0": np.ones(9)}
+    kinds = {"i": np.arange(9), "f": np.linspace(0, 1, 9), "b": np.arange(9) > 3}
     with uproot.recreate("f.root") as out:
         out.mktree("t", {name: kinds[kind].dtype for name, kind in columns.items()})
         out["t"].extend({name: kinds[kind] for name, kind in columns.items()})
-    assert init_from_root("f.root", Path("out"), None).branch.name == first
+    text, _ = init_from_root("f.root", Path("out"), None)
+    assert text.endswith(f"first histogram: {first}\n\n")
     document = yaml.safe_load(Path("out/workflow.yaml").read_text())
     assert document["data"]["datasets"][0]["files"] == ["../f.root"]
 
@@ -151,7 +150,7 @@ def tree_of(path: Path) -> Tree:
     return found
 
 
-def test_shapes_and_types(tmp_path: Path) -> None:
+def test_types(tmp_path: Path) -> None:
     with uproot.recreate(tmp_path / "a.root") as out:
         columns = {
             "i": "int32",
@@ -163,13 +162,13 @@ def test_shapes_and_types(tmp_path: Path) -> None:
         out.mktree("folder/tree", columns)
     tree = tree_of(tmp_path / "a.root")
     assert (tree.name, tree.entries) == ("folder/tree", 0)
-    assert {one.name: (one.shape, one.value) for one in tree.branches} == {
-        "i": ("flat", "int32_t"),
-        "flag": ("flat", "bool"),
-        "three": ("jagged", "float"),
-        "text": ("other", None),
-        "nmany": ("flat", "int32_t"),
-        "many": ("jagged", "double"),
+    assert {name: value_of(kind) for name, kind in tree.branches.items()} == {
+        "i": "int32_t",
+        "flag": "bool",
+        "three": "float",
+        "text": None,
+        "nmany": "int32_t",
+        "many": "double",
     }
 
 
@@ -177,10 +176,9 @@ def test_an_rntuple_is_a_tree(tmp_path: Path) -> None:
     columns = {"x": np.arange(3.0), "j": ak.Array([[1, 2], [], [3]]), "s": ["a", "b", "c"]}
     events.rntuple_file(tmp_path / "a.root", columns)
     tree = tree_of(tmp_path / "a.root")
-    shapes = {one.name: one.shape for one in tree.branches}
-    assert shapes == {"x": "flat", "j": "jagged", "s": "other"}
-    jagged = next(one for one in tree.branches if one.name == "j")
-    assert sample(str(tmp_path / "a.root"), tree, jagged).tolist() == [1, 2, 3]
+    values = {name: value_of(kind) for name, kind in tree.branches.items()}
+    assert values == {"x": "double", "j": "int64_t", "s": None}
+    assert sample(str(tmp_path / "a.root"), tree.name, "j").tolist() == [1, 2, 3]
 
 
 def test_the_tree_with_most_entries_is_first(
@@ -194,8 +192,10 @@ def test_the_tree_with_most_entries_is_first(
         out["h"] = np.histogram([1, 2, 3])
     trees = trees_in("a.root")
     assert [(one.name, one.entries) for one in trees] == [("most", 5), ("few", 2), ("old", 1)]
-    assert init_from_root("a.root", Path("one"), None).tree.name == "most"
-    assert init_from_root("a.root", Path("two"), "few").tree.name == "few"
+    for name, used in ((None, "most"), ("few", "few")):
+        text, _ = init_from_root("a.root", Path(used), name)
+        lines = [line.partition(":")[0] for line in text.splitlines() if line.endswith(", used")]
+        assert lines == [f"tree {used}"]
     with pytest.raises(WrongArgument, match="did you mean 'few'") as error:
         init_from_root("a.root", Path("three"), "fwe")
     assert "expected: most, few, old" in str(error.value)
@@ -211,6 +211,5 @@ def test_a_file_without_a_tree_says_what_it_holds(tmp_path: Path) -> None:
 
 def test_a_real_schema(tmp_path: Path) -> None:
     events.zmumu_file(tmp_path / "a.root", 20, 1)
-    shapes = {one.name: one.shape for one in tree_of(tmp_path / "a.root").branches}
-    assert shapes["Muon_Px"] == "jagged"
-    assert shapes["MET_px"] == shapes["triggerIsoMu24"] == "flat"
+    branches = tree_of(tmp_path / "a.root").branches
+    assert (branches["Muon_Px"], branches["MET_px"]) == ("float[]", "float")
