@@ -57,15 +57,9 @@ class OfRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What is left of a run takes; ``unknown`` are rules of which no job is done.
-
-    ``at_a_time`` is how many jobs of a pool run at once, where that is limited; ``cores`` are those
-    that all share, if there is one machine.
-    """
+    """What is left of a run takes; ``unknown`` are rules of which no job is done."""
 
     rules: list[OfRule]
-    at_a_time: Mapping[str, int]
-    cores: int | None
     jobs: int
     core_seconds: float
     disk: float
@@ -103,25 +97,16 @@ def as_text(forecast: Forecast) -> str:
             rule.pool,
             rule.done,
             rule.to_do,
-            _at_a_time(rule, forecast),
             "?" if rule.seconds is None else _seconds(rule.seconds / rule.to_do),
             "?" if rule.seconds is None else _hours(rule.seconds * rule.cpus),
             "?" if rule.disk is None else about_bytes(rule.disk),
         ]
         for rule in left
     ]
-    headers = ["rule", "pool", "done", "to do", "at a time", "each", "core-hours", "disk"]
-    right = ("left", "left", *["right"] * 6)
+    headers = ["rule", "pool", "done", "to do", "each", "core-hours", "disk"]
+    right = ("left", "left", *["right"] * 5)
     table = tabulate(rows, headers=headers, colalign=right, disable_numparse=True)
     return f"{table}\n\n{_line(forecast)}"
-
-
-def _at_a_time(rule: OfRule, forecast: Forecast) -> int | str:
-    limits = [
-        forecast.at_a_time.get(rule.pool),
-        forecast.cores and max(1, forecast.cores // rule.cpus),
-    ]
-    return min((limit for limit in limits if limit), default="any")
 
 
 def _line(forecast: Forecast) -> str:
@@ -257,8 +242,6 @@ def total(
         seconds += _phase(here, at_a_time, cores or math.inf, between)
     return Forecast(
         rules=rules,
-        at_a_time=at_a_time,
-        cores=cores,
         jobs=sum(rule.batch_jobs for rule in rules),
         core_seconds=math.fsum((rule.seconds or 0.0) * rule.cpus for rule in rules),
         disk=math.fsum(rule.disk or 0.0 for rule in rules),

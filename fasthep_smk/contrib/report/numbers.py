@@ -42,12 +42,8 @@ def duration(seconds: float) -> str:
 
 @_number
 def percent(share: float) -> str:
-    """Return a share in three digits, or more: what is not all or nothing is not shown as that."""
-    if not 0 < share < 1:
-        return f"{share * 100:.0f} %"
-    if share >= 0.995:
-        return f"{share * 100:.2f} %" if share < 0.99995 else "> 99.99 %"
-    return f"{share * 100:#.3g} %"
+    """Return a share in percent, with four digits at most."""
+    return f"{share * 100:.4g} %"
 
 
 def change(before: float | None, after: float | None) -> Number:

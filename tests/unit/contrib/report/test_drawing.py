@@ -468,8 +468,8 @@ def test_a_cut_is_one_row_with_datasets_side_by_side(build: Path) -> None:
     rows = section(build, "cutflow-0")
     assert [{name: cell.replace("\xa0", " ") for name, cell in row.items()} for row in rows] == [
         {"cut": "all", "data": "100", "dy": "100"},
-        {"cut": "trigger", "data": "60 · 60.0 % · 60.0 %", "dy": "50 · 50.0 % · 50.0 %"},
-        {"cut": "two muons", "data": "30 · 50.0 % · 30.0 %", "dy": "1 · 2.00 % · 1.00 %"},
+        {"cut": "trigger", "data": "60 · 60 % · 60 %", "dy": "50 · 50 % · 50 %"},
+        {"cut": "two muons", "data": "30 · 50 % · 30 %", "dy": "1 · 2 % · 1 %"},
     ]  # fmt: skip
     assert section(build, "weights-0") == []  # they are the numbers of events
 
