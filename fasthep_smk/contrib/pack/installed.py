@@ -113,11 +113,12 @@ def _add(distribution: Distribution, folder: Path, installed: Installed) -> None
             ).hexdigest(),
         ]
     )
-    if _is_editable(distribution):
-        installed.editable |= editable_names(distribution, folder)
-        for row in rows:
-            if "/" not in row[0] and (row[0].endswith(".pth") or row[0].endswith("_finder.py")):
-                installed.dropped.add(row[0].partition(".")[0])
+    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+    if origin.get("dir_info", {}).get("editable"):
+        names = [row[0] for row in rows if row[0].endswith((".pth", "_finder.py"))]
+        hooks = [folder / name for name in names if "/" not in name and (folder / name).is_file()]
+        installed.editable |= editable_names(distribution.name, hooks)
+        installed.dropped |= {hook.name.partition(".")[0] for hook in hooks}
 
 
 def _edited(folder: Path, rows: list[list[str]]) -> list[str]:
@@ -133,11 +134,6 @@ def _edited(folder: Path, rows: list[list[str]]) -> list[str]:
         and path not in records
         and path.stat().st_mtime > since + 1
     ]
-
-
-def _is_editable(distribution: Distribution) -> bool:
-    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
-    return bool(origin.get("dir_info", {}).get("editable"))
 
 
 def _of(path: Path, site: str) -> Iterable[Entry]:

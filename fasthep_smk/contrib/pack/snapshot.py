@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterable, Iterator
-from importlib.metadata import Distribution
 from pathlib import Path
 
 from fasthep_smk.contrib.pack.entries import Entry, walk
@@ -21,30 +20,27 @@ _BESIDE = (
 )  # fmt: skip
 
 
-def editable_names(distribution: Distribution, folder: Path) -> dict[str, Path]:
+def editable_names(name: str, hooks: Iterable[Path]) -> dict[str, Path]:
     """Return what can be imported of an editable install, and where it lies.
 
-    ``folder`` is where the distribution is registered.
+    ``hooks`` are the files by which Python finds it.
 
     Raises:
         Findings: the install is of a kind that cannot be read.
     """
     places: dict[str, Path] = {}
-    for file in distribution.files or ():
-        path = folder / file.name
-        if file.parent != file.parent.parent or not path.is_file():
+    for hook in hooks:
+        if hook.suffix == ".py":
+            places |= _mapping(hook)
             continue
-        if path.suffix == ".pth":
-            for line in path.read_text(encoding="utf-8").splitlines():
-                if Path(line.strip()).is_dir() and line.strip():
-                    places |= _importable(Path(line.strip()))
-        elif path.suffix == ".py" and "_finder" in path.stem:
-            places |= _mapping(path)
+        for line in map(str.strip, hook.read_text(encoding="utf-8").splitlines()):
+            if line and Path(line).is_dir():
+                places |= _importable(Path(line))
     if not places:
         raise Findings.one(
             "is installed in editable mode, in a way that cannot be packed",
             key="the package",
-            value=distribution.name,
+            value=name,
             expected="an editable install by a .pth file or a mapping of packages",
             hint="install it without -e",
         )

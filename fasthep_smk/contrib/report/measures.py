@@ -49,11 +49,10 @@ class RuleUse:
 def rules(jobs: Iterable[JobFacts]) -> list[RuleUse]:
     """Return what the finished jobs of each rule took in each pool."""
     groups = grouped(jobs, lambda job: (job.rule, job.pool))
-    return [rule_use(rule, pool, members) for (rule, pool), members in groups.items()]
+    return [_use(rule, pool, members) for (rule, pool), members in groups.items()]
 
 
-def rule_use(rule: str, pool: str, jobs: Sequence[JobFacts]) -> RuleUse:
-    """Return what the finished jobs of a rule took, which are one or more."""
+def _use(rule: str, pool: str, jobs: Sequence[JobFacts]) -> RuleUse:
     times = [job.seconds for job in jobs]
     waits = queue_waits(jobs)
     granted = sum(job.seconds * job.threads for job in jobs)
