@@ -303,8 +303,9 @@ def _own_rows(rule: Rule, placed: Placed) -> Iterator[list[str]]:
     by_place = placed.placement.by_dataset.get(rule.name, {})
     each = [
         (str(job.dataset), attempts)
-        for job in rule.jobs.values()
-        if (attempts := at_place(by_place, job.wildcards)) is not None
+        for wildcards, jobs in rule.snakemake_jobs()
+        if (attempts := at_place(by_place, wildcards)) is not None
+        for job in jobs
     ]
     shown: list[tuple[str, tuple[Attempt, ...]]] = []
     for pair in each:

@@ -14,9 +14,10 @@ asks for more of everything (`planned`); a run knows it (`amounts`):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from fasthep_smk.config.requests import GROWS_TO, Attempt, leaf_of
 
@@ -104,6 +105,26 @@ def amounts(
             origins[leaf_of(name)] = origins[GROWS_TO]
         request = replace(request, **{name: wanted})
     return replace(now, request=request, origins=origins)
+
+
+def saying(
+    attempt: Attempt,
+    said: Mapping[str, int | None],
+    why: Mapping[str, str],
+    most: Mapping[str, int],
+) -> Attempt:
+    """Return an attempt of which amounts are ``said``, and ``why``: other jobs do not change them.
+
+    ``most`` is up to how much they may grow.
+    """
+    amounts: Any = said
+    return replace(
+        attempt,
+        request=replace(attempt.request, **amounts),
+        origins={**attempt.origins, **{leaf_of(name): where for name, where in why.items()}},
+        measured=tuple(name for name in attempt.measured if name not in said),
+        most=most,
+    )
 
 
 def planned(stated: Sequence[Attempt], known: KnownOf | None = None) -> tuple[Attempt, ...]:

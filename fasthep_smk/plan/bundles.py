@@ -8,13 +8,12 @@ the bundles change, and a bundle that is tried again runs only what it has not f
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import median
 
 from fasthep_smk.config.run_settings import BundleSize
-from fasthep_smk.plan.partitions import Partition
-from fasthep_smk.plan.rules import NOMINAL, Bundle, Job, Rule
+from fasthep_smk.plan.partitions import Partition, Place
+from fasthep_smk.plan.rules import NOMINAL, Bundle, Rule
 
 #: Snakemake's time and memory grow with its jobs; beyond this number they hurt.
 MOST_JOBS = 3000
@@ -39,7 +38,7 @@ def bundle(
     events: Callable[[Partition], int | None] = lambda partition: partition.events,
     at_once: Callable[[Rule], int] = lambda _: 1,
     apart: Collection[str] = (),
-    without: Collection[tuple[str, str]] = (),
+    without: Collection[Place] = (),
 ) -> None:
     """Bundle the jobs of partition rules, and say why in ``rule.bundled``.
 
@@ -54,10 +53,13 @@ def bundle(
         for rule in rules
         if rule.scope == "partition" and rule.name not in apart
     }
-    if wanted == "auto":
-        _fewer(rules, sizes)
+    jobs = {rule.name: len(rule.jobs) for rule in rules}
+    total = sum(math.ceil(jobs[name] / sizes.get(name, (1, ""))[0]) for name in jobs)
+    least = math.ceil(sum(jobs[name] for name in sizes) / MOST_JOBS)
     for rule in rules:
         size, why = sizes.get(rule.name, (1, ""))
+        if wanted == "auto" and total > MOST_JOBS and size < least and rule.name in sizes:
+            size, why = least, f"otherwise there would be {total} jobs"
         if size > 1:
             rule.bundles = _bundles(rule, size, without)
             rule.bundled = f"{size} jobs per bundle: {why}"
@@ -90,63 +92,25 @@ def _size(
     return max(size, short, 1), f"a job takes about {each:.2g} s, {how}"
 
 
-def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:
-    """Let all bundles grow until there are few enough jobs."""
-    counts = {rule.name: _counts(rule) for rule in rules if rule.name in sizes}
-    most = max((count for of_rule in counts.values() for count in of_rule), default=1)
-    least = 1
-
-    def total() -> int:
-        return sum(
-            sum(math.ceil(count / max(least, sizes[rule.name][0])) for count in counts[rule.name])
-            if rule.name in sizes
-            else len(rule.jobs)
-            for rule in rules
-        )
-
-    before = total()
-    while total() > MOST_JOBS and least < most:
-        least = max(least + 1, int(least * 1.05))
-    for name, (size, _) in list(sizes.items()):
-        if size < least:
-            sizes[name] = (least, f"otherwise there would be {before} jobs")
-
-
-def _group(job: Job) -> tuple[str, bool]:
-    """Return what the jobs of a bundle have in common.
-
-    A variation that fails must not keep back the nominal plan.
-    """
-    return job.wildcards["dataset"], job.variation == NOMINAL
-
-
-def _counts(rule: Rule) -> list[int]:
-    return list(Counter(map(_group, rule.jobs.values())).values())
-
-
-def _bundles(rule: Rule, size: int, without: Collection[tuple[str, str]]) -> dict[str, Bundle]:
+def _bundles(rule: Rule, size: int, without: Collection[Place]) -> dict[str, Bundle]:
     """Return bundles of neighbouring partitions of one dataset each.
 
-    The variations of a partition are neighbours: they read the same files.
+    The variations of a partition are neighbours: they read the same files. One that fails must not
+    keep back the nominal plan.
     """
-    groups: dict[tuple[str, bool], dict[str, list[str]]] = {}
-    alone: list[tuple[str, str]] = []
+    by_dataset: dict[str, dict[tuple[bool, object], dict[str, list[str]]]] = {}
     for key, job in rule.jobs.items():
-        if job.partition and (job.partition.dataset, job.partition.part) in without:
-            alone.append((job.wildcards["dataset"], key))
-        else:
-            parts = groups.setdefault(_group(job), {})
-            parts.setdefault(job.wildcards["part"], []).append(key)
-    listed: dict[str, list[list[str]]] = {}
-    for (dataset, _), parts in groups.items():
-        keys = [key for same in parts.values() for key in same]
-        chunks = [keys[start : start + size] for start in range(0, len(keys), size)]
-        listed.setdefault(dataset, []).extend(chunks)
-    for dataset, key in alone:
-        listed.setdefault(dataset, []).append([key])
-    bundles = [
-        Bundle(rule.name, (dataset, f"bundle_{number}"), tuple(keys))
-        for dataset, chunks in listed.items()
-        for number, keys in enumerate(chunks)
-    ]
-    return {bundle.key: bundle for bundle in bundles}
+        is_alone = job.partition is not None and job.partition.place in without
+        groups = by_dataset.setdefault(job.wildcards["dataset"], {})
+        group = (is_alone, key if is_alone else job.variation == NOMINAL)
+        groups.setdefault(group, {}).setdefault(job.wildcards["part"], []).append(key)
+    bundles: dict[str, Bundle] = {}
+    for dataset, groups in by_dataset.items():
+        chunks: list[list[str]] = []
+        for _, parts in sorted(groups.items(), key=lambda item: item[0][0]):
+            keys = [key for same in parts.values() for key in same]
+            chunks += [keys[start : start + size] for start in range(0, len(keys), size)]
+        for number, chunk in enumerate(chunks):
+            made = Bundle(rule.name, (dataset, f"bundle_{number}"), tuple(chunk))
+            bundles[made.key] = made
+    return bundles

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from posixpath import normpath
 
 from fasthep_smk.flow.graph import Node
 from fasthep_smk.flow.workflow_checks import name_finding
-from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Variation
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.names import folder_problem
 
-_TOKENS = ("{dataset}", "{part}", "{partition_id}")
+#: What FAST-HEP replaces in a path.
+_TOKENS = ("{dataset}", "{part}", "{partition_id}", "{node_id}")
 
 
 def name_findings(variations: list[Variation], *, workflow: str) -> list[Finding]:
@@ -31,29 +32,23 @@ def name_findings(variations: list[Variation], *, workflow: str) -> list[Finding
     ]
 
 
-def output_findings(variation: Variation, *, workflow: str) -> list[Finding]:
-    """Return writers and renders of which two datasets or partitions would write one file."""
+def output_findings(variations: list[Variation], *, workflow: str) -> list[Finding]:
+    """Return writers, renders and products that would write one file several times."""
     findings: list[Finding] = []
-    for node in variation.graph.nodes.values():
-        # How a user's own sink names its files from its parameters is its own affair.
-        if node.role == "sink" and node.published:
-            findings.extend(_sink_findings(node, variation, workflow))
-    return [*findings, *_product_findings(variation, workflow)]
-
-
-def shared_findings(variations: list[Variation], *, workflow: str) -> list[Finding]:
-    """Return writers and renders of which several variations would write one file.
-
-    Each variation has a folder of its own in the build folder, for relative paths.
-    """
+    #: The stages that write to an absolute path, by its key, itself, and variation: relative paths
+    #: are in the folder of each variation.
     owners: dict[tuple[str, str], dict[str, str]] = {}
     for item in variations:
         for node in item.graph.nodes.values():
+            # How a user's own sink names its files from its parameters is its own affair.
             target = _target(node) if node.role == "sink" and node.published else None
-            if target is not None and target[1].startswith("/"):
-                key, path = target
-                owners.setdefault((key, normpath(path)), {})[item.label] = node.stage
-    return [
+            if target is not None:
+                findings += _sink_findings(node, *target, item, workflow)
+                if target[1].startswith("/"):
+                    at = (target[0], normpath(target[1]))
+                    owners.setdefault(at, {})[item.label] = node.stage
+        findings += _product_findings(item, workflow)
+    return findings + [
         Finding(
             file=workflow,
             key=f"analysis.stages[{next(iter(stages.values()))!r}]",
@@ -68,10 +63,10 @@ def shared_findings(variations: list[Variation], *, workflow: str) -> list[Findi
     ]
 
 
-def _product_findings(variation: Variation, workflow: str) -> Iterator[Finding]:
+def _product_findings(item: Variation, workflow: str) -> Iterator[Finding]:
     """Find stages whose histogram, cutflow or other product FAST-HEP writes to one file."""
     owners: dict[tuple[str, str], list[str]] = {}
-    for node in variation.graph.nodes.values():
+    for node in item.graph.nodes.values():
         for kind in node.product_kinds:
             owners.setdefault((kind, node.product_id), []).append(node.stage)
     for (kind, name), stages in owners.items():
@@ -93,65 +88,35 @@ def _product_findings(variation: Variation, workflow: str) -> Iterator[Finding]:
             )
 
 
-def _sink_findings(node: Node, variation: Variation, workflow: str) -> Iterator[Finding]:
+def _sink_findings(
+    node: Node, key: str, template: str, item: Variation, workflow: str
+) -> Iterator[Finding]:
+    """Yield that a file would be elsewhere, or one for several datasets or partitions."""
+    wrong = partial(Finding, file=workflow, key=f"{node.stage}: {key}", value=template)
+    if normpath(f"artifacts/files/{template}").startswith(".."):
+        expected = "a path below the build folder, or an absolute one"
+        yield wrong(problem="would leave the build folder", expected=expected)
+        return
     places = [
         partition
-        for partition in variation.partitions
-        if variation.graph.active(node.id, variation.dataset(partition.dataset))
+        for partition in item.partitions
+        if item.graph.active(node.id, item.dataset(partition.dataset))
     ]
-    datasets = list(dict.fromkeys(partition.dataset for partition in places))
-    target = _target(node)
-    if target is None:
-        return
-    key, template = target
-    if normpath(f"artifacts/files/{template}").startswith(".."):
-        yield Finding(
-            file=workflow,
-            key=f"{node.stage}: {key}",
-            problem="would leave the build folder",
-            value=template,
-            expected="a path below the build folder, or an absolute one",
-        )
-        return
-    shown = f"{node.stage}: {key}"
-    if node.scope == "dataset" and len(datasets) > 1 and "{dataset}" not in template:
-        yield Finding(
-            file=workflow,
-            key=shown,
-            problem=f"{len(datasets)} datasets ({', '.join(datasets[:4])}) would overwrite each "
-            "other's file",
-            value=template,
-            expected="{dataset} in the path"
+    names = "{dataset} and {part} (or {partition_id})"
+    filled = [part.named_in(template).replace("{node_id}", node.id) for part in places]
+    if node.scope == "dataset":
+        datasets = dict.fromkeys(partition.dataset for partition in places)
+        names, filled = "{dataset}", [template.replace("{dataset}", name) for name in datasets]
+    elif key == "path" and not any(token in template for token in _TOKENS):
+        return  # FAST-HEP adds the dataset and the partition itself
+    if node.scope != "final" and len(set(map(normpath, filled))) < len(filled):
+        yield wrong(
+            problem=f"{len(filled)} {node.scope}s would overwrite each other's file",
+            expected=f"{names} in the path"
             if key == "path"
-            else "'applies_to' with one dataset, because a plot's file name cannot contain "
-            "{dataset}",
-            hint="or 'when: final' for one file of the whole run",
+            else f"'when: final', because a plot's file name cannot contain {names}",
+            hint="or 'when: final' for one file of the whole run" if key == "path" else None,
         )
-    if node.scope == "partition" and _collides(node, key, template, places):
-        yield Finding(
-            file=workflow,
-            key=shown,
-            problem=f"{len(places)} partitions would overwrite each other's file",
-            value=template,
-            expected="{dataset} and {part} (or {partition_id}) in the path"
-            if key == "path"
-            else "'when: final', since plots of partitions share a file name",
-        )
-
-
-def _collides(node: Node, key: str, template: str, places: list[Partition]) -> bool:
-    if key == "path" and not any(token in template for token in (*_TOKENS, "{node_id}")):
-        return False  # FAST-HEP adds the dataset and the partition itself
-    values = {
-        normpath(
-            template.replace("{dataset}", partition.dataset)
-            .replace("{partition_id}", partition.id)
-            .replace("{part}", partition.part)
-            .replace("{node_id}", node.id)
-        )
-        for partition in places
-    }
-    return len(values) < len(places)
 
 
 def _target(node: Node) -> tuple[str, str] | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from fasthep_smk.flow.graph import Graph
+from collections.abc import Mapping
+
+from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.flow.shapes import Key
 
-#: Names of the live columns of each event stream; ``None`` where every column may be needed.
-Live = dict[Key, frozenset[str] | None]
+#: Names of columns of an event stream; ``None``: all of them.
+Columns = frozenset[str] | None
+#: The live columns of each event stream.
+Live = dict[Key, Columns]
 
 
 def live_columns(graph: Graph) -> Live:
@@ -17,16 +21,23 @@ def live_columns(graph: Graph) -> Live:
     needs (an observer, a writer without ``keep``, an op that declares nothing, a join) makes all
     columns live.
     """
-    consumers = graph.consumers()
-    live: Live = {}
-    for node in reversed(graph.nodes.values()):
-        for port in node.streams():
-            needed: frozenset[str] | None = frozenset()
-            for consumer in consumers.get((node.id, port), []):
-                passed_on = [live.get((consumer.id, name)) for name in consumer.streams()]
-                if consumer.reads is None or needed is None or None in passed_on:
-                    needed = None
-                    break
-                needed = needed.union(consumer.reads, *(item for item in passed_on if item))
-            live[(node.id, port)] = needed
+    nodes = graph.nodes.values()
+    live: Live = {(node.id, port): frozenset() for node in nodes for port in node.streams()}
+    for node in reversed(nodes):
+        for ref in node.inputs:
+            if ref.key in live and not ref.is_dependency:
+                live[ref.key] = united(live[ref.key], needs(node, live))
     return live
+
+
+def needs(node: Node, live: Mapping[Key, Columns]) -> Columns:
+    """Return the columns that a node reads itself, or passes on to something that needs them."""
+    passed = [live.get((node.id, port), frozenset()) for port in node.streams()]
+    if node.reads is None or None in passed:
+        return None
+    return node.reads.union(*(columns for columns in passed if columns))
+
+
+def united(columns: Columns, more: Columns) -> Columns:
+    """Return the columns of both."""
+    return None if columns is None or more is None else columns | more

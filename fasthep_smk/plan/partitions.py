@@ -8,21 +8,20 @@ file really has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.storage.inputs import Inputs, missing_branches
-from fasthep_smk.storage.root_files import RootFile
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.remote import is_remote
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.missing_branches import Lack
     from fasthep_smk.flow.records import MissingPartition, PartitionData
-    from fasthep_smk.flow.shapes import Dataset
+    from fasthep_smk.flow.shapes import Dataset, Plan
 
 #: The dataset and the part of a partition.
 Place = tuple[str, str]
@@ -45,9 +44,19 @@ class Partition:
     whole: bool = False
 
     @property
+    def place(self) -> Place:
+        """Which partition it is."""
+        return self.dataset, self.part
+
+    @property
     def events(self) -> int | None:
         """How many events it has by its own range; ``None`` where that is open."""
         return None if self.start is None or self.stop is None else self.stop - self.start
+
+    def named_in(self, path: str) -> str:
+        """Return a path with the partition's names in their places."""
+        path = path.replace("{dataset}", self.dataset).replace("{part}", self.part)
+        return path.replace("{partition_id}", self.id)
 
     def as_dict(self) -> PartitionData:
         """Return the partition as FAST-HEP's plan writes it."""
@@ -90,6 +99,12 @@ def sources_of(nodes: Iterable[Node]) -> list[SourceFacts]:
     return [_source(node) for node in nodes if node.role == "source"]
 
 
+def files_of(plan: Plan) -> list[str]:
+    """Return the files of all datasets of a plan."""
+    datasets = plan.context.get("datasets") or {}
+    return [str(file) for content in datasets.values() for file in content.get("files") or ()]
+
+
 def make_partitions(
     sources: list[SourceFacts],
     datasets: Mapping[str, Dataset],
@@ -105,55 +120,39 @@ def make_partitions(
     """
     if not sources:
         return []
-    name = sources[0].name
-    bounds_of = {(source.start, source.stop) for source in sources}
-    cuts = (
-        chunk_size is not None
-        and all(source.honours_ranges for source in sources)
-        # The bounds of a partition replace those of all sources. Negative ones count from the end.
-        and len(bounds_of) == 1
-        and all((bound or 0) >= 0 for bounds in bounds_of for bound in bounds)
-    )
-    counted = all(source.tree is not None for source in sources)
-    partitions: list[Partition] = []
-    if cuts and counted:  # all at once: servers take their time
+    name, trees = sources[0].name, _trees(sources)
+    bounds = {(source.start, source.stop) for source in sources}
+    # The bounds of a partition replace those of all sources. Negative ones count from the end.
+    cuts = len(bounds) == 1 and all((bound or 0) >= 0 for pair in bounds for bound in pair)
+    cuts = cuts and all(source.honours_ranges for source in sources)
+    counted = len(trees) == len(sources)
+    if chunk_size and cuts and counted:  # all at once: servers take their time
         every = [str(file) for content in datasets.values() for file in content.get("files") or []]
-        inputs.look(
-            filter(is_remote, every), [source.tree for source in sources if source.tree is not None]
-        )
+        inputs.look(filter(is_remote, every), trees)
+    partitions: list[Partition] = []
     for dataset, content in datasets.items():
         nevents = _events(content.get("nevents"))
-        for index, file in enumerate(content.get("files") or []):
+        for index, file in enumerate(map(str, content.get("files") or [])):
             base = f"{name}__{dataset}__{index}"
-            ranges = (
-                list(_ranges(str(file), sources, nevents, int(chunk_size), inputs))
-                if cuts and chunk_size is not None and (counted or nevents is not None)
-                else None
-            )
-            if ranges is None:
-                start = 0 if nevents is not None else None
+            if not (chunk_size and cuts and (counted or nevents is not None)):
+                start = None if nevents is None else 0
+                whole = nevents is None and bounds == {(None, None)}
                 part = f"{index}_0"
-                whole = nevents is None and not any(
-                    bound is not None for source in sources for bound in (source.start, source.stop)
-                )
-                partitions.append(
-                    Partition(base, dataset, str(file), name, part, start, nevents, whole)
-                )
+                partitions.append(Partition(base, dataset, file, name, part, start, nevents, whole))
                 continue
-            partitions.extend(
-                Partition(
-                    f"{base}_{number}",
-                    dataset,
-                    str(file),
-                    name,
-                    f"{index}_{number}",
-                    *bounds,
-                    whole=counted
-                    and len(ranges) == 1
-                    and bounds == (0, _entries(str(file), sources, inputs)),
+            entries = _entries(file, trees, inputs) if trees else nevents or 0
+            first, last = 0, nevents
+            if nevents is None:
+                first, last = sources[0].start or 0, sources[0].stop
+            last = entries if last is None else min(entries, last)
+            # One empty partition keeps the types of the columns.
+            for number, start in enumerate(range(first, max(last, first + 1), chunk_size)):
+                stop = max(first, min(start + chunk_size, last))
+                whole = counted and (start, stop) == (0, entries)
+                part = f"{index}_{number}"
+                partitions.append(
+                    Partition(f"{base}_{number}", dataset, file, name, part, start, stop, whole)
                 )
-                for number, bounds in enumerate(ranges)
-            )
     return partitions
 
 
@@ -168,95 +167,75 @@ def missing_entries(
             "start": partition.start,
             "stop": partition.stop,
             "id": partition.id,
-            "reason": reasons[(partition.dataset, partition.part)],
+            "reason": reasons[partition.place],
         }
         for partition in partitions
     ]
 
 
 def check_inputs(
-    sources: list[SourceFacts],
-    datasets: Mapping[str, Dataset],
-    inputs: Inputs,
-    told: Callable[[Sequence[Lack]], list[Finding]],
-) -> tuple[list[Finding], list[str]]:
-    """Return what is wrong with the local ROOT files, and warnings about their sizes.
-
-    ``told`` makes findings of the branches that files lack.
-    """
-    trees = [source.tree for source in sources if source.tree is not None]
+    sources: list[SourceFacts], datasets: Mapping[str, Dataset], inputs: Inputs
+) -> tuple[list[Finding], list[Lack], list[str]]:
+    """Return what is wrong with the local ROOT files, the branches they lack, and warnings."""
+    trees = _trees(sources)
     if not trees:
-        return [], []
+        return [], [], []
     local = {
         dataset: [str(file) for file in content.get("files") or [] if not is_remote(str(file))]
         for dataset, content in datasets.items()
     }
-    every = [file for listed in local.values() for file in listed]
-    facts = inputs.look(every, trees, alike=local.values())
+    facts = inputs.look(
+        [file for listed in local.values() for file in listed], trees, alike=local.values()
+    )
     findings: list[Finding] = []
     warnings: list[str] = []
     lacking: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for dataset, listed in local.items():
-        entries = 0
+        nevents, total = _events(datasets[dataset].get("nevents")), 0
         for file in listed:
-            root_file = facts[file]
-            if root_file.problem:
-                where = f"dataset {dataset!r}"
-                findings.append(Finding(file=file, key=where, problem=root_file.problem))
+            if problem := facts[file].problem:
+                findings.append(Finding(file=file, key=f"dataset {dataset!r}", problem=problem))
                 continue
-            entries += max(root_file.entries[tree] for tree in trees)
-            for source, tree, branch in _missing_branches(sources, dataset, root_file):
-                lacking.setdefault((source.name, tree, branch), []).append((dataset, file))
-        if listed and not findings:
-            warnings.extend(_size_warnings(dataset, datasets[dataset], listed, facts, trees))
-            if entries == 0:
-                warnings.append(f"dataset {dataset!r} has no events")
+            entries = max(facts[file].entries[tree] for tree in trees)
+            total += entries
+            if nevents is not None and entries > nevents:
+                warnings.append(
+                    f"dataset {dataset!r} has 'nevents: {nevents}', but {file} holds {entries} "
+                    f"entries: like FAST-HEP, jobs read only the first {nevents}"
+                )
+            for source in sources:
+                if source.tree is not None and not source.ignores_missing:
+                    asked = source.branches_for(dataset)
+                    for branch in missing_branches(asked, facts[file], source.tree):
+                        at = (source.name, source.tree, branch)
+                        lacking.setdefault(at, []).append((dataset, file))
+        if listed and not findings and not total:
+            warnings.append(f"dataset {dataset!r} has no events")
     if not lacking:
-        return findings, warnings
+        return findings, [], warnings
     from fasthep_smk.flow.missing_branches import Lack
 
-    lacks = [
-        Lack(
-            branch=branch,
-            source=name,
-            tree=tree,
-            files=tuple(files),
-            branches=frozenset(facts[files[0][1]].branches[tree] or ()),
-            other=_source_with(branch, sources, facts[files[0][1]]),
-        )
-        for (name, tree, branch), files in lacking.items()
-    ]
-    return [*findings, *told(lacks)], warnings
+    lacks = []
+    for (name, tree, branch), files in lacking.items():
+        held = facts[files[0][1]].branches
+        having = [
+            source.name for source in sources if branch in (held.get(source.tree or "") or ())
+        ]
+        other, there = next(iter(having), None), frozenset(held[tree] or ())
+        lacks.append(Lack(branch, name, tree, tuple(files), there, other))
+    return findings, lacks, warnings
 
 
-def _source_with(branch: str, sources: list[SourceFacts], facts: RootFile) -> str | None:
-    """Return a source whose tree has a branch."""
-    trees = ((source.name, facts.branches.get(source.tree or "")) for source in sources)
-    return next((name for name, branches in trees if branch in (branches or ())), None)
+def _trees(sources: Iterable[SourceFacts]) -> list[str]:
+    return [source.tree for source in sources if source.tree is not None]
 
 
-def _ranges(
-    file: str, sources: list[SourceFacts], nevents: int | None, chunk_size: int, inputs: Inputs
-) -> Iterator[tuple[int, int]]:
-    if not any(source.tree is not None for source in sources):
-        yield from _cut(0, nevents or 0, chunk_size)
-        return
-    first, last = 0, _entries(file, sources, inputs)
-    if nevents is not None:
-        last = min(last, nevents)
-    else:
-        first = sources[0].start or 0
-        last = last if sources[0].stop is None else min(last, sources[0].stop)
-    yield from _cut(first, last, chunk_size)
-
-
-def _entries(file: str, sources: list[SourceFacts], inputs: Inputs) -> int:
+def _entries(file: str, trees: list[str], inputs: Inputs) -> int:
     """Return the entries of a file's trees.
 
     They may differ in length (events, luminosity blocks …): the longest counts, reading beyond
     the end of a shorter one yields nothing.
     """
-    trees = [source.tree for source in sources if source.tree is not None]
     facts = inputs.look([file], trees)[file]
     if facts.problem:
         raise Findings([Finding(file=file, problem=facts.problem)])
@@ -265,8 +244,7 @@ def _entries(file: str, sources: list[SourceFacts], inputs: Inputs) -> int:
 
 def counting(graphs: Iterable[Graph], inputs: Inputs) -> Callable[[Partition], int | None]:
     """Return what tells how many events a partition has; ``None`` where that is not known."""
-    sources = [source for graph in graphs for source in sources_of(graph.nodes.values())]
-    trees = [source.tree for source in sources if source.tree is not None]
+    trees = [tree for graph in graphs for tree in _trees(sources_of(graph.nodes.values()))]
 
     @cache
     def entries(file: str) -> int:
@@ -280,43 +258,6 @@ def counting(graphs: Iterable[Graph], inputs: Inputs) -> Callable[[Partition], i
         return None if stop is None else max(0, stop - start)
 
     return events
-
-
-def _cut(first: int, last: int, chunk_size: int) -> Iterator[tuple[int, int]]:
-    if last <= first:
-        yield first, max(first, last)  # one empty partition keeps the types of the columns
-        return
-    for start in range(first, last, chunk_size):
-        yield start, min(start + chunk_size, last)
-
-
-def _missing_branches(
-    sources: list[SourceFacts], dataset: str, facts: RootFile
-) -> Iterator[tuple[SourceFacts, str, str]]:
-    for source in sources:
-        if source.tree is None or source.ignores_missing:
-            continue
-        for branch in missing_branches(source.branches_for(dataset), facts, source.tree):
-            yield source, source.tree, branch
-
-
-def _size_warnings(
-    dataset: str,
-    content: Dataset,
-    listed: list[str],
-    facts: Mapping[str, RootFile],
-    trees: list[str],
-) -> Iterator[str]:
-    nevents = _events(content.get("nevents"))
-    if nevents is None:
-        return
-    for file in listed:
-        entries = max(facts[file].entries[tree] for tree in trees)
-        if entries > nevents:
-            yield (
-                f"dataset {dataset!r} has 'nevents: {nevents}', but {file} holds {entries} "
-                f"entries: like FAST-HEP, jobs read only the first {nevents}"
-            )
 
 
 def _source(node: Node) -> SourceFacts:

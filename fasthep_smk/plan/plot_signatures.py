@@ -7,6 +7,7 @@ signature for each of its nodes it need not do again what comes out the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 
 from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.flow.plot_styles import styles_before
@@ -34,13 +35,7 @@ def end_values(
         return {}
     surrounding = digest_of(around)
     styles = styles_before(ends)
-    digests: dict[str, str] = {}
-
-    def made_of(node: str) -> str:
-        if node not in digests:
-            digests[node] = digest_of(reduced(node))
-        return digests[node]
-
+    made_of = cache(lambda name: digest_of(reduced(name)))
     return {
         node.id: digest_of(
             [
@@ -66,10 +61,7 @@ def _partitioned(graph: Graph, node: Node) -> list[str]:
     """Return the nodes of partitions whose products a node sees, also through others."""
     partitioned: dict[str, None] = {}
     waiting = [ref.node for ref in node.inputs]
-    while waiting:
-        name = waiting.pop(0)
-        if name in partitioned:
-            continue
+    for name in waiting:  # which grows
         before = graph.nodes[name]
         if before.scope == "partition":
             partitioned[name] = None  # its value for a partition follows from all before it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from fasthep_smk.flow.graph import Node
-from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.plan.partitions import Place
 from fasthep_smk.plan.rules import Job, Rule, Variation
 from fasthep_smk.storage import layout
 
@@ -18,7 +18,7 @@ def results_of(
     variations: Iterable[Variation],
     *,
     recorded: Callable[[Job], Collection[str] | None],
-    without: Iterable[tuple[str, str]] = (),
+    without: Iterable[Place] = (),
     exports: Iterable[str] = (),
 ) -> list[str]:
     """Return the files that a run makes for the user, relative to the build folder.
@@ -39,7 +39,7 @@ def results_of(
         if any(done[job.folder] is None for job in ends):
             paths += _of_end(item, exports)
         for job in _jobs(rules, "partition"):
-            missing = (job.dataset, job.partition and job.partition.part) in left_out
+            missing = job.partition is not None and job.partition.place in left_out
             if done[job.folder] is None and job.variation == item.label and not missing:
                 paths += _of_partition(job, item)
     named = [path for path in paths if layout.is_result(path) and not _NOT_NAMED & set(path)]
@@ -67,9 +67,8 @@ def _at_the_end(node: Node, item: Variation) -> Iterator[str]:
     """Yield the files of a node that are there when the run has ended."""
     if not node.published and node.role == "sink":
         return
-    datasets = list(dict.fromkeys(partition.dataset for partition in item.partitions))
-    active = [dataset for dataset in datasets if item.graph.active(node.id, item.dataset(dataset))]
-    if datasets and not active:
+    active = [name for name in item.dataset_names if item.graph.active(node.id, item.dataset(name))]
+    if item.dataset_names and not active:
         return
     if node.role != "sink" or node.scope == "final":
         yield from node.writes
@@ -81,13 +80,4 @@ def _at_the_end(node: Node, item: Variation) -> Iterator[str]:
 def _of_partition(job: Job, item: Variation) -> Iterator[str]:
     for node in (item.graph.nodes[name] for name in job.nodes):
         if node.role == "sink" and node.published and node.scope == "partition" and job.partition:
-            for path in node.writes:
-                yield _filled(path, job.partition)
-
-
-def _filled(path: str, partition: Partition) -> str:
-    """Return a path with the names of a partition in their places."""
-    names = {"dataset": partition.dataset, "part": partition.part, "partition_id": partition.id}
-    for name, value in names.items():
-        path = path.replace(f"{{{name}}}", value)
-    return path
+            yield from map(job.partition.named_in, node.writes)

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, Route
-from fasthep_smk.flow.graph import Graph
+from fasthep_smk.flow.graph import Graph, Scope
 from fasthep_smk.flow.shapes import Key
-from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.plan.partitions import Partition, files_of
 from fasthep_smk.plan.signatures import NodeSignature, Origin
 from fasthep_smk.plan.wiring import Wiring
 from fasthep_smk.storage import layout, record
@@ -20,6 +20,7 @@ from fasthep_smk.storage.task_table import JobScope, NodeFacts, OriginFacts, Rea
 from fasthep_smk.util.remote import SERVERS, is_remote
 
 if TYPE_CHECKING:
+    from fasthep_smk.flow.records import MissingPartition, SampleFacts
     from fasthep_smk.flow.shapes import Dataset
     from fasthep_smk.plan.amounts import KnownOf
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 NOMINAL = "nominal"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Variation:
     """One plan of the workflow with its partitions; ``name`` is ``None`` without systematics."""
 
@@ -39,9 +40,32 @@ class Variation:
     def label(self) -> str:
         return self.name or NOMINAL
 
+    @cached_property
+    def dataset_names(self) -> tuple[str, ...]:
+        """The datasets that have partitions, in plan order."""
+        return tuple(dict.fromkeys(partition.dataset for partition in self.partitions))
+
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """The files of all datasets, each once."""
+        return tuple(dict.fromkeys(files_of(self.graph.plan)))
+
     def dataset(self, name: str) -> Dataset:
         """Return the dataset's entry in the plan's context, as ops see it."""
         return dict((self.graph.plan.context.get("datasets") or {}).get(name) or {"name": name})
+
+    def datasets(self) -> list[Dataset | None]:
+        """Return the entries of all datasets that have partitions; ``None`` if there is none."""
+        return [*map(self.dataset, self.dataset_names)] or [None]
+
+    def nodes_in(self, scope: Scope) -> tuple[str, ...]:
+        """Return the nodes that run at some time of a run."""
+        return tuple(node.id for node in self.graph.nodes.values() if node.scope == scope)
+
+    def ports(self, nodes: Iterable[str]) -> list[Key]:
+        """Return what nodes make."""
+        there = self.graph.nodes
+        return [(node, port) for node in nodes if node in there for port in there[node].outputs]
 
 
 @dataclass(frozen=True)
@@ -50,10 +74,11 @@ class Job:
 
     A partition's job has an ``origin``, from which each of its products has a signature;
     ``signed_as`` names the signatures of its nodes among those of its rule.
-    ``missing`` are the partitions that the end of a run goes without; ``is_sample``: it reduces
-    only some of those that there are, as was asked for. ``values`` are the signatures
-    of what nodes at the end of a run make, each by itself. ``measured`` are stages with the
-    modifiers that measure them, which only this job's signature knows.
+    ``missing`` are the partitions that the end of a run goes without, ``sample`` says of how many
+    it is if only some were asked for. Nothing needs a job whose partition ``is_left_out``.
+    ``values`` are the signatures of what nodes at the end of a run make, each by itself.
+    ``measured`` are stages with the modifiers that measure them, which only this job's signature
+    knows.
     """
 
     rule: str
@@ -67,8 +92,9 @@ class Job:
     signature: str
     signed_as: str = ""
     origin: Origin | None = None
-    missing: tuple[Partition, ...] = ()
-    is_sample: bool = False
+    missing: tuple[MissingPartition, ...] = ()
+    sample: SampleFacts | None = None
+    is_left_out: bool = False
     values: Mapping[str, str] = field(default_factory=dict)
     measured: tuple[str, ...] = ()
 
@@ -136,6 +162,16 @@ class Rule:
             return self.wildcards
         return (*(name for name in self.wildcards[:-1] if name != "variation"), "bundle")
 
+    def snakemake_jobs(self) -> list[tuple[Mapping[str, str], list[Job]]]:
+        """Return Snakemake's jobs by their wildcards, each with those of ours that it runs."""
+        if not self.bundles:
+            return [(job.wildcards, [job]) for job in self.jobs.values()]
+        return [
+            (dict(zip(("dataset", "bundle"), bundle.place, strict=True)), jobs)
+            for bundle in self.bundles.values()
+            for jobs in [[self.jobs[key] for key in bundle.jobs]]
+        ]
+
     @property
     def asked(self) -> tuple[Attempt, ...]:
         """What the attempts of its jobs ask for, as the Snakefile says it for any site."""
@@ -156,10 +192,8 @@ def asked_by(stated: tuple[Attempt, ...], known: KnownOf | None = None) -> tuple
 
 def reads_remote(variations: Iterable[Variation]) -> bool:
     """Whether there are input files that a server may want a credential for."""
-    contexts = [item.graph.plan.context.get("datasets") or {} for item in variations]
-    datasets = [dataset for context in contexts for dataset in context.values()]
-    files = (str(file) for dataset in datasets for file in dataset.get("files") or ())
-    return any(file.partition("://")[0].lower() in SERVERS for file in files if is_remote(file))
+    files = (file for item in variations for file in files_of(item.graph.plan) if is_remote(file))
+    return any(file.partition("://")[0].lower() in SERVERS for file in files)
 
 
 def output_files(rule: Rule) -> dict[str, str]:

@@ -35,7 +35,7 @@ class Sampled:
             job.folder
             for rule in rules
             for job in rule.jobs.values()
-            if job.partition and (job.partition.dataset, job.partition.part) in self.left_out
+            if job.partition and job.partition.place in self.left_out
         }
 
     def as_data(self) -> SampleFacts:
@@ -56,17 +56,11 @@ def sampled(
         WrongArgument: a dataset or a partition is wanted that there is not, or a number of events
             where it is not known how many the partitions have.
     """
-    by_place = {
-        (partition.dataset, partition.part): partition
-        for item in variations
-        for partition in item.partitions
-    }
+    by_place = {part.place: part for item in variations for part in item.partitions}
     by_dataset: dict[str, list[Partition]] = {}
     for partition in by_place.values():
         by_dataset.setdefault(partition.dataset, []).append(partition)
-    chosen = {
-        (partition.dataset, partition.part) for partition in _chosen(by_dataset, wanted, events)
-    }
+    chosen = {partition.place for partition in _chosen(by_dataset, wanted, events)}
     left_out = frozenset(by_place.keys() - chosen)
     if not left_out:
         return None
@@ -85,16 +79,17 @@ def _chosen(
         for partitions in by_dataset.values():
             yield from _spread(partitions)[: max(1, math.ceil(wanted.share * len(partitions)))]
         return
-    counts = {name: _counted(group, wanted, events) for name, group in by_dataset.items()}
+    counts = {
+        name: [_counted(partition, wanted, events) for partition in _spread(group)]
+        for name, group in by_dataset.items()
+    }
     total = sum(map(sum, counts.values()))
     for dataset, partitions in by_dataset.items():
-        number = dict(zip(map(id, partitions), counts[dataset], strict=True))
-        share = wanted.events * sum(counts[dataset]) / total if total else 0
-        chosen = 0
+        share, chosen = wanted.events * sum(counts[dataset]) / total if total else 0, 0
         for place, partition in enumerate(_spread(partitions)):
             if place and chosen >= share:
                 break
-            chosen += number[id(partition)]
+            chosen += counts[dataset][place]
             yield partition
 
 
@@ -119,18 +114,15 @@ def _listed(by_dataset: dict[str, list[Partition]], wanted: Sample) -> Iterable[
 
 
 def _counted(
-    partitions: Sequence[Partition], wanted: Sample, events: Callable[[Partition], int | None]
-) -> list[int]:
-    counts: list[int] = []
-    for partition in partitions:
-        if (number := events(partition)) is None:
-            raise WrongArgument.one(
-                f"the number of events in {partition.file} is not known",
-                key=wanted.option,
-                expected="--sample or --partitions",
-            )
-        counts.append(number)
-    return counts
+    partition: Partition, wanted: Sample, events: Callable[[Partition], int | None]
+) -> int:
+    if (number := events(partition)) is None:
+        raise WrongArgument.one(
+            f"the number of events in {partition.file} is not known",
+            key=wanted.option,
+            expected="--sample or --partitions",
+        )
+    return number
 
 
 def _spread(partitions: Sequence[Partition]) -> list[Partition]:

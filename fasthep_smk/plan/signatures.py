@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from fasthep_smk.flow.graph import Graph, Node, Ref
+from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.flow.records import Sight
-from fasthep_smk.plan.columns import Live
 from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.plan.wiring import inputs_for
 from fasthep_smk.storage.task_table import EventFacts, OwnFacts
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.files import digest_of
@@ -59,28 +59,6 @@ class Origin:
     contexts: Mapping[str, YamlMapping] = field(default_factory=dict)
 
 
-def closed_sources(graphs: Mapping[str, Graph], live: Mapping[str, Live]) -> frozenset[str]:
-    """Return the sources whose readers all say which columns they need.
-
-    Reading another branch as well changes none of them. Variations must ask for the same branches,
-    since one of them may read for all.
-    """
-    closed: set[str] = set()
-    for source in dict.fromkeys(node for graph in graphs.values() for node in graph.nodes):
-        nodes = [
-            (name, graph.nodes[source]) for name, graph in graphs.items() if source in graph.nodes
-        ]
-        first = nodes[0][1]
-        if not reads_root(first):
-            continue
-        open_ended = any(
-            live[name][(source, port)] is None for name, node in nodes for port in node.streams()
-        )
-        if not open_ended and all(node.params == first.params for _, node in nodes):
-            closed.add(source)
-    return frozenset(closed)
-
-
 def node_signatures(
     graph: Graph, variation: str | None, dataset: Dataset | None = None
 ) -> dict[str, NodeSignature]:
@@ -93,7 +71,7 @@ def node_signatures(
     for node in graph.nodes.values():
         if dataset is not None and not graph.active(node.id, dataset):
             continue
-        refs = _inputs(graph, node, dataset)
+        refs = list(node.inputs) if dataset is None else inputs_for(graph, node, dataset)
         upstream = tuple((f"{ref.name}.{ref.port}", ref.node) for ref in refs)
         inputs = [
             (name, ref, signatures[ref].digest if ref in signatures else None)
@@ -108,20 +86,6 @@ def node_signatures(
         digest = digest_of([content, [list(item) for item in inputs], own])
         signatures[node.id] = NodeSignature(digest, sees, content, tuple(inputs))
     return signatures
-
-
-def _inputs(graph: Graph, node: Node, dataset: Dataset | None) -> list[Ref]:
-    if dataset is None:
-        return list(node.inputs)
-    refs = []
-    for ref in node.inputs:
-        if ref.is_dependency:
-            actual = ref if graph.active(ref.node, dataset) else None
-        else:
-            actual = graph.resolve(ref, dataset, consumer=node.id)
-        if actual is not None:
-            refs.append(actual)
-    return refs
 
 
 def node_content(node: Node) -> dict[str, object]:
@@ -149,8 +113,8 @@ def node_content(node: Node) -> dict[str, object]:
 class Origins:
     """Makes the origins of a plan's partitions.
 
-    What many of them share is looked at once: it names all files of the run. Sources in ``closed``
-    are those of :func:`closed_sources`.
+    What many of them share is looked at once: it names all files of the run. ``closed`` are the
+    sources of which reading another branch as well changes nothing.
     """
 
     def __init__(self, graph: Graph, closed: frozenset[str] = frozenset()) -> None:

@@ -8,8 +8,8 @@ systematic variations part, so that what they share is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Route
@@ -34,13 +34,6 @@ class Task:
     route: Route
 
 
-@dataclass
-class _Group:
-    key: object
-    nodes: list[str] = field(default_factory=list)
-    needs: set[int] = field(default_factory=set)
-
-
 def cut(
     graphs: Mapping[str, Graph],
     granularity: Granularity,
@@ -53,89 +46,82 @@ def cut(
     ``graphs`` holds one graph per variation, ``signatures`` those of its nodes; nodes of equal id
     are the same step of each.
     """
-    merged = _union(graphs)
+    merged: dict[str, Node] = {}
+    for graph in graphs.values():
+        for node in graph.nodes.values():
+            if node.scope == "partition":
+                merged.setdefault(node.id, node)
     if signatures is None:
         signatures = {name: node_signatures(graph, name) for name, graph in graphs.items()}
-    classes = _share_classes(signatures)
     routes = route_keys(merged, router)
-    cutter = _Cutter(
-        keys={node: (routes[node], classes[node]) for node in merged},
-        nodes=merged,
-        each_stage=granularity == "stage",
-    )
-    groups = cutter.groups()
+    keys = {node: (routes[node], _alike(node, signatures)) for node in merged}
+    groups = _groups(merged, keys, each_stage=granularity == "stage")
     for dataset in datasets:
         for graph in graphs.values():
             groups = _keep_sources_honest(groups, graph, dataset)
-    tasks: list[Task] = []
-    taken: set[str] = set()
-    for nodes in groups:
-        name = _name(nodes, merged, taken)
-        taken.add(name)
-        stages = tuple(dict.fromkeys(_label(merged[node]) for node in nodes))
-        tasks.append(
-            Task(name, tuple(nodes), stages, route_of([merged[node] for node in nodes], router))
-        )
-    return tasks
+    tasks: dict[str, Task] = {}
+    for ids in groups:
+        nodes = [merged[node] for node in ids]
+        labels = [node.stage if node.role == "transform" else node.id for node in nodes]
+        name = _name(nodes)
+        if name in tasks:
+            name = f"{name}_{encode('|'.join(ids))[-10:]}"
+        stages = tuple(dict.fromkeys(labels))
+        tasks[name] = Task(name, tuple(ids), stages, route_of(nodes, router))
+    return list(tasks.values())
 
 
-class _Cutter:
-    def __init__(
-        self, *, keys: Mapping[str, object], nodes: Mapping[str, Node], each_stage: bool
-    ) -> None:
-        self._keys = keys
-        self._nodes = nodes
-        self._each_stage = each_stage
-        self._groups: list[_Group] = []
-        self._of: dict[str, int] = {}
+def _alike(node: str, signatures: Mapping[str, Mapping[str, NodeSignature]]) -> tuple[object, ...]:
+    """Return what tells which variations have the same node.
 
-    def groups(self) -> list[list[str]]:
-        for node in self._nodes.values():
-            producers = list(
-                dict.fromkeys(self._of[ref.node] for ref in node.inputs if ref.node in self._of)
-            )
-            index = self._choose(node, producers)
-            if index is None:
-                index = len(self._groups)
-                self._groups.append(_Group(self._keys[node.id]))
-            self._groups[index].nodes.append(node.id)
-            self._groups[index].needs.update(item for item in producers if item != index)
-            self._of[node.id] = index
-        return [self._groups[index].nodes for index in self._ordered()]
+    Entry ``i`` is the first variation whose node equals that of variation ``i``; -1 without node.
+    """
+    digests = [by_node[node].digest if node in by_node else None for by_node in signatures.values()]
+    return tuple(-1 if digest is None else digests.index(digest) for digest in digests)
 
-    def _choose(self, node: Node, producers: list[int]) -> int | None:
-        if self._each_stage:
-            attached = node.role in ("observer", "sink")
-            candidates = producers[:1] if attached and len(producers) == 1 else []
-        else:
-            candidates = [*producers, *range(len(self._groups))]
+
+def _groups(
+    nodes: Mapping[str, Node], keys: Mapping[str, object], *, each_stage: bool
+) -> list[list[str]]:
+    """Return nodes in groups of equal keys, in an order in which they can run.
+
+    A node joins the first group that it may, one that it reads before others, as long as no two
+    groups then need each other.
+    """
+    groups: list[list[str]] = []
+    needs: list[set[int]] = []  # the groups that each one reads
+    at: dict[str, int] = {}
+
+    def with_needed(group: int) -> list[int]:
+        found = [group]
+        for index in found:  # which grows
+            found += needs[index].difference(found)
+        return found
+
+    for node in nodes.values():
+        read = [*dict.fromkeys(at[ref.node] for ref in node.inputs if ref.node in at)]
+        candidates = [*read, *range(len(groups))]
+        if each_stage:
+            rides_along = node.role in ("observer", "sink") and len(read) == 1
+            candidates = read if rides_along else []
         for index in candidates:
-            others = [item for item in producers if item != index]
-            same = self._groups[index].key == self._keys[node.id]
-            if same and not any(self._reaches(item, index) for item in others):
-                return index
-        return None
-
-    def _reaches(self, start: int, goal: int) -> bool:
-        """Whether group ``start`` needs group ``goal``, directly or through others."""
-        pending, seen = [start], set()
-        while pending:
-            index = pending.pop()
-            if index == goal:
-                return True
-            if index not in seen:
-                seen.add(index)
-                pending.extend(self._groups[index].needs)
-        return False
-
-    def _ordered(self) -> list[int]:
-        done: list[int] = []
-        pending = list(range(len(self._groups)))
-        while pending:
-            ready = next(index for index in pending if self._groups[index].needs.issubset(done))
-            done.append(ready)
-            pending.remove(ready)
-        return done
+            others = (other for other in read if other != index)
+            if keys[groups[index][0]] == keys[node.id] and not any(
+                index in with_needed(other) for other in others
+            ):
+                break
+        else:
+            index = len(groups)
+            groups.append([])
+            needs.append(set())
+        groups[index].append(node.id)
+        needs[index].update(other for other in read if other != index)
+        at[node.id] = index
+    done: list[int] = []
+    while len(done) < len(groups):
+        left = (index for index in range(len(groups)) if index not in done)
+        done.append(next(index for index in left if needs[index].issubset(done)))
+    return [groups[index] for index in done]
 
 
 def _keep_sources_honest(
@@ -149,72 +135,22 @@ def _keep_sources_honest(
     """
     kept: list[list[str]] = []
     for nodes in groups:
-        sources = [
-            node for node in nodes if node in graph.nodes and graph.nodes[node].role == "source"
-        ]
+        roles = {node: graph.nodes[node].role for node in nodes if node in graph.nodes}
         trapped = any(
-            graph.metadata_only(source, dataset, nodes) != graph.metadata_only(source, dataset)
-            for source in sources
+            graph.metadata_only(node, dataset, nodes) != graph.metadata_only(node, dataset)
+            for node, role in roles.items()
+            if role == "source"
         )
-        observers = [
-            node for node in nodes if node in graph.nodes and graph.nodes[node].role == "observer"
-        ]
-        if not trapped or not observers:
-            kept.append(nodes)
-            continue
+        observers = [node for node, role in roles.items() if trapped and role == "observer"]
         kept.append([node for node in nodes if node not in observers])
-        kept.append(observers)
+        kept += [observers] if observers else []
     return kept
 
 
-def _union(graphs: Mapping[str, Graph]) -> dict[str, Node]:
-    """Return the partition nodes of all variations, each once, in topological order."""
-    merged: dict[str, Node] = {}
-    for graph in graphs.values():
-        for node in graph.nodes.values():
-            if node.scope == "partition":
-                merged.setdefault(node.id, node)
-    return merged
-
-
-def _share_classes(
-    signatures: Mapping[str, Mapping[str, NodeSignature]],
-) -> dict[str, tuple[int, ...]]:
-    """Return, for each node, which variations have the same node there.
-
-    Entry ``i`` is the first variation whose node equals that of variation ``i``; -1 without node.
-    """
-    ordered = [
-        {node: item.digest for node, item in by_node.items()} for by_node in signatures.values()
-    ]
-    nodes = dict.fromkeys(node for item in ordered for node in item)
-    return {
-        node: tuple(
-            next(
-                (index for index, other in enumerate(ordered) if other.get(node) == item[node]), -1
-            )
-            if node in item
-            else -1
-            for item in ordered
-        )
-        for node in nodes
-    }
-
-
-def _label(node: Node) -> str:
-    return node.stage if node.role == "transform" else node.id
-
-
-def _name(nodes: list[str], merged: Mapping[str, Node], taken: set[str]) -> str:
+def _name(nodes: Sequence[Node]) -> str:
     """Return a rule name that says what runs: one stage, or the first and the last of several."""
-    stages = [merged[node].stage for node in nodes if merged[node].role == "transform"]
+    stages = [encode(node.stage) for node in nodes if node.role == "transform"]
     if not stages:
-        stages = nodes[:1]
-    first, last = encode(stages[0]), encode(stages[-1])
-    if not merged[nodes[0]].id.startswith("stage.") and len(stages) == 1 and nodes[0] == stages[0]:
-        name = encode(nodes[0].replace(".", "_"))
-    else:
-        name = f"stage_{first}" if first == last else f"stages_{first}_to_{last}"
-    if name in taken:
-        name = f"{name}_{encode('|'.join(nodes))[-10:]}"
-    return name
+        return encode(nodes[0].id.replace(".", "_"))
+    first, last = stages[0], stages[-1]
+    return f"stage_{first}" if first == last else f"stages_{first}_to_{last}"

@@ -8,64 +8,62 @@ all variations are given the union of their branches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fasthep_smk.flow.graph import Graph, Node
-from fasthep_smk.plan.columns import live_columns
+from fasthep_smk.flow.graph import Graph
+from fasthep_smk.plan.columns import Live
 from fasthep_smk.plan.signatures import reads_root
 from fasthep_smk.util.documents import YamlMapping
 
 _DEMAND = ("branches", "branches_by_dataset")
 
 
-def unite_sources(graphs: Mapping[str, Graph]) -> None:
-    """Give equal sources of all variations the same branches, in place (graphs and plans)."""
-    if len(graphs) < 2:
-        return
-    live = {name: live_columns(graph) for name, graph in graphs.items()}
-    for source in [node for node in next(iter(graphs.values())).nodes.values() if reads_root(node)]:
-        sources = {
-            name: graph.nodes[source.id]
-            for name, graph in graphs.items()
-            if source.id in graph.nodes
-        }
-        rest = [_without_demand(node) for node in sources.values()]
-        open_ended = any(
-            live[name][(source.id, port)] is None
-            for name, node in sources.items()
+def unite_sources(graphs: Mapping[str, Graph], live: Mapping[str, Live]) -> frozenset[str]:
+    """Give equal sources of all variations the same branches, in place (graphs and plans).
+
+    Return the sources of which reading another branch as well changes nothing: their readers say
+    which columns they need. Variations ask such a source for the same branches, since one of them
+    may read for all.
+    """
+    closed: set[str] = set()
+    for source in dict.fromkeys(name for graph in graphs.values() for name in graph.nodes):
+        nodes = {name: graph.nodes.get(source) for name, graph in graphs.items()}
+        there = {name: node for name, node in nodes.items() if node is not None}
+        params = [dict(node.params) for node in there.values()]
+        if not all(map(reads_root, there.values())) or any(
+            live[name][(source, port)] is None
+            for name, node in there.items()
             for port in node.streams()
-        )
-        if open_ended or any(item != rest[0] for item in rest):
+        ):
             continue
-        if any(not _lists_branches(node) for node in sources.values()):
-            continue  # one of them reads every branch
-        united = _united([dict(node.params) for node in sources.values()])
-        for name, node in sources.items():
-            graphs[name].nodes[source.id] = replace(node, params=united)
-            graphs[name].plan.get_node(source.id).params = dict(united)
+        if any(own != params[0] for own in params):
+            reads_all = not all(any(own.get(name) for name in _DEMAND) for own in params)
+            if reads_all or any(_besides(own) != _besides(params[0]) for own in params):
+                continue
+            united = _united(params)
+            for name, node in there.items():
+                graphs[name].nodes[source] = replace(node, params=united)
+                graphs[name].plan.get_node(source).params = dict(united)
+        closed.add(source)
+    return frozenset(closed)
 
 
-def _lists_branches(node: Node) -> bool:
-    return any(node.params.get(name) for name in _DEMAND)
+def _besides(params: YamlMapping) -> YamlMapping:
+    return {key: value for key, value in params.items() if key not in _DEMAND}
 
 
-def _without_demand(node: Node) -> YamlMapping:
-    return {key: value for key, value in node.params.items() if key not in _DEMAND}
-
-
-def _united(params: list[YamlMapping]) -> YamlMapping:
+def _united(params: Sequence[YamlMapping]) -> YamlMapping:
     united = dict(params[0])
     branches = [str(item) for mapping in params for item in mapping.get("branches") or ()]
     if branches:
         united["branches"] = list(dict.fromkeys(branches))
-    by_dataset: dict[str, list[str]] = {}
+    by_dataset: dict[str, set[str]] = {}
     for mapping in params:
         for dataset, items in (mapping.get("branches_by_dataset") or {}).items():
-            names = by_dataset.setdefault(str(dataset), [])
-            names.extend(str(item) for item in items if str(item) not in names)
+            by_dataset.setdefault(str(dataset), set()).update(map(str, items))
     if by_dataset:
         united["branches_by_dataset"] = {
-            dataset: sorted(items) for dataset, items in by_dataset.items()
+            dataset: sorted(names) for dataset, names in by_dataset.items()
         }
     return united

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.graph import Graph, Node, Ref
 from fasthep_smk.flow.shapes import Key
+from fasthep_smk.plan.columns import Columns, needs, united
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
-
-#: Columns of an event stream; ``None``: all of them, and for what is no event stream.
-_Columns = frozenset[str] | None
 
 
 @dataclass(frozen=True)
@@ -54,22 +52,24 @@ def wiring(
     """
     mine = set(nodes)
     inside = [node for node in graph.nodes.values() if node.id in mine]
-    inputs = {node.id: _inputs(graph, node, dataset) for node in inside}
-    needed: dict[Key, _Columns] = {key: _columns(live) for key, live in declared.items()}
+    needed: dict[Key, Columns] = {
+        key: None if live is None else frozenset(live) for key, live in declared.items()
+    }
     wires: dict[str, tuple[Wire, ...]] = {}
-    cached: dict[Key, _Columns] = {}
+    cached: dict[Key, Columns] = {}
     for node in reversed(inside):
-        wanted = _needs(node, needed)
-        incoming = []
-        for ref in inputs[node.id]:
+        wanted, incoming = needs(node, needed), list[Wire]()
+        for ref in inputs_for(graph, node, dataset):
+            if ref.is_dependency:
+                continue
             is_stream = graph.nodes[ref.node].outputs.get(ref.port) == "event_stream"
             incoming.append(Wire(ref.key, _sorted(wanted) if is_stream else None))
             if not is_stream:
                 continue
-            needed[ref.key] = _united(needed, ref.key, wanted)
+            needed[ref.key] = united(needed.get(ref.key, frozenset()), wanted)
             at_the_end = node.role == "transform" and not node.streams()
             if at_the_end and ref.node in mine and ref.key not in declared:
-                cached[ref.key] = _united(cached, ref.key, wanted)
+                cached[ref.key] = united(cached.get(ref.key, frozenset()), wanted)
         wires[node.id] = tuple(incoming)
     return Wiring(
         wires,
@@ -81,29 +81,16 @@ def wiring(
     )
 
 
-def _inputs(graph: Graph, node: Node, dataset: Dataset | None) -> list[Ref]:
-    """Return what a node reads where inactive nodes are by-passed."""
-    refs = [ref for ref in node.inputs if not ref.is_dependency]
-    actual = [graph.resolve(ref, dataset, consumer=node.id) for ref in refs]
+def inputs_for(graph: Graph, node: Node, dataset: Dataset | None) -> list[Ref]:
+    """Return what a node reads for a dataset: inactive nodes are by-passed, or left out."""
+    actual = [
+        graph.resolve(ref, dataset, consumer=node.id)
+        if not ref.is_dependency
+        else (ref if graph.active(ref.node, dataset) else None)
+        for ref in node.inputs
+    ]
     return [ref for ref in actual if ref is not None]
 
 
-def _needs(node: Node, needed: Mapping[Key, _Columns]) -> _Columns:
-    """Return the columns that a node reads itself or passes on to something that needs them."""
-    passed = [needed.get((node.id, port), frozenset()) for port in node.streams()]
-    if node.reads is None or None in passed:
-        return None
-    return node.reads.union(*(item for item in passed if item))
-
-
-def _united(columns: Mapping[Key, _Columns], key: Key, more: _Columns) -> _Columns:
-    before = columns.get(key, frozenset())
-    return None if before is None or more is None else before | more
-
-
-def _columns(live: Iterable[str] | None) -> _Columns:
-    return None if live is None else frozenset(live)
-
-
-def _sorted(columns: _Columns) -> tuple[str, ...] | None:
+def _sorted(columns: Columns) -> tuple[str, ...] | None:
     return None if columns is None else tuple(sorted(columns))

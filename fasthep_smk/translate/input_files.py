@@ -12,7 +12,7 @@ from fasthep_smk.flow.meaning import hidden_findings
 from fasthep_smk.flow.patches.known_entries import Entries, known_entries
 from fasthep_smk.flow.places import datasets_at, mapping, place_of
 from fasthep_smk.flow.workflow_checks import root_trees_of
-from fasthep_smk.plan.partitions import SourceFacts
+from fasthep_smk.plan.partitions import SourceFacts, files_of
 from fasthep_smk.storage.inputs import Inputs
 from fasthep_smk.storage.root_files import RootFile
 from fasthep_smk.util.documents import YamlMapping
@@ -172,19 +172,10 @@ def hidden_columns(
     trees = [source.tree for source in sources if source.tree is not None]
     branches: set[str] = set()
     if plan.context.get("globals") or plan.registry.get("constants"):
-        looked = inputs.look([file for file in files_of_plan(plan) if not is_remote(file)], trees)
+        looked = inputs.look([file for file in files_of(plan) if not is_remote(file)], trees)
         of_trees = [facts.branches.get(tree) for facts in looked.values() for tree in trees]
         branches.update(*filter(None, of_trees))
     listed = {*mapping(document.get("fields"))}.union(
         *(source.all_branches or () for source in sources)
     )
     return hidden_findings(plan, document, listed, branches, workflow=workflow)
-
-
-def files_of_plan(plan: Plan) -> list[str]:
-    """Return the files of all datasets of a plan."""
-    return [
-        str(file)
-        for dataset in (plan.context.get("datasets") or {}).values()
-        for file in dataset.get("files") or ()
-    ]

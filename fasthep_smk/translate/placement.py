@@ -9,15 +9,15 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
-from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest, leaf_of
+from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest
 from fasthep_smk.config.routing import Router
 from fasthep_smk.config.site import Site, as_two_levels
 from fasthep_smk.plan.rules import Rule, asked_by
-from fasthep_smk.translate.profile import Placement
+from fasthep_smk.translate.profile import ALL, Placement
 from fasthep_smk.util.errors import Finding, not_among
 from fasthep_smk.util.units import format_duration
 from fasthep_smk.util.yaml_values import as_yaml
@@ -57,57 +57,44 @@ def place(
     site = execution.site
     system = sites.system(site.system)
     here = system.machine(site)
-    findings: list[Finding] = []
-    notes: list[str] = []
-    stated = {rule.name: rule.route.attempts for rule in rules}
-    own: dict[str, dict[str, tuple[Attempt, ...]]] = {}
+    notes = [*sites.notes(site.system), *settle_pilots(rules, execution)]
+    said = {rule.name: {ALL: rule.route.attempts} for rule in rules}
     known: Mapping[str, KnownOf] = {}
     history: History = {}
     if here is None or sizes or execution.by_dataset or _is_measured(rules, execution.router):
         from fasthep_smk.translate.sizes import amounts
 
         sized = amounts(rules, execution, sizes=sizes, here=here, build=build)
-        stated, own, known, history = sized.stated, sized.own, sized.known, sized.history
-        findings, notes = sized.findings, sized.notes
-        if findings:
-            return Placement(site), findings, notes
-    findings += _unknown_rules(site, [rule.name for rule in rules])
+        notes += sized.notes
+        if sized.findings:
+            return Placement(site), sized.findings, notes
+        said, known, history = sized.stated, sized.known, sized.history
+    findings = [*_unknown_rules(site, [rule.name for rule in rules]), *_of_snakemake()]
     for name, written in as_two_levels(site.settings.get("set-resources") or {}).items():
-        if name in stated:
+        if name in said:
             where = "--set-resources" if "set-resources" in site.typed else site.why
-            stated[name] = _as_written(stated[name], written, f"{where}: {name}", system)
-            own.pop(name, None)
-    notes += sites.notes(site.system)
-    attempts: dict[str, tuple[Attempt, ...]] = {}
-    by_dataset: dict[str, dict[str, tuple[Attempt, ...]]] = {}
-    for name, of_rule in stated.items():
-        fitted: dict[int, tuple[tuple[Attempt, ...], tuple[Attempt, ...]]] = {}
-        for series in (of_rule, *own.get(name, {}).values()):
-            if id(series) not in fitted:  # many places share theirs
+            series = _as_written(said[name][ALL], written, f"{where}: {name}", system)
+            said[name] = {ALL: series}
+    stated: dict[str, dict[str, tuple[Attempt, ...]]] = {}
+    asked: dict[str, dict[str, tuple[Attempt, ...]]] = {}
+    for name, by_place in said.items():
+        fitted: dict[int, tuple[Attempt, ...]] = {}  # many places share theirs
+        for series in by_place.values():
+            if id(series) not in fitted:
                 kept = series
                 if here is not None:
                     asks = [asked_by((attempt,), known.get(name))[0] for attempt in series]
                     kept, cut = _on_one_machine(series, asks, here, shrink=shrink)
                     notes += cut
-                kept = tuple(contained(attempt, execution) for attempt in kept)
-                fitted[id(series)] = kept, asked_by(kept, known.get(name))
-        stated[name], attempts[name] = fitted[id(of_rule)]
-        if name in own:
-            by_dataset[name] = {place: fitted[id(series)][1] for place, series in own[name].items()}
-            own[name] = {place: fitted[id(series)][0] for place, series in own[name].items()}
-    pools = execution.router.pools.by_name
-    used = [attempt for of_rule in attempts.values() for attempt in of_rule]
-    used += [
-        attempt
-        for apart in by_dataset.values()
-        for of_place in apart.values()
-        for attempt in of_place
-    ]
+                fitted[id(series)] = tuple(contained(attempt, execution) for attempt in kept)
+        asks_of = {at: asked_by(series, known.get(name)) for at, series in fitted.items()}
+        stated[name] = {at: fitted[id(series)] for at, series in by_place.items()}
+        asked[name] = {at: asks_of[id(series)] for at, series in by_place.items()}
+    used = [attempt for rule in asked.values() for series in rule.values() for attempt in series]
+    last = [series[-1] for rule in asked.values() for series in rule.values()]
     if here is not None:
         findings += sites.too_large(used, here)
     findings += system.problems(used, site)
-    last = [of_rule[-1] for of_rule in attempts.values()]
-    last += [of_place[-1] for apart in by_dataset.values() for of_place in apart.values()]
     for attempt, finding in sites.refused(site, used):
         if attempt in last:
             findings.append(finding)
@@ -123,37 +110,7 @@ def place(
         )
     notes += sites.unavailable(site, used)
     findings += _too_long(used, site.longest, site.file)
-    workers = {
-        name: count
-        for name in dict.fromkeys(
-            attempt.pool for of_rule in attempts.values() for attempt in of_rule
-        )
-        if (count := pools[name].settings.workers) is not None
-    }
-    transfers = execution.staging.transfers and here is None
-    together = {
-        rule.name: count
-        for rule in rules
-        if here is None and not transfers and rule.scope == "partition" and len(rule.jobs) > 1
-        if (count := pools[attempts[rule.name][0].pool].settings.partitions_per_job) > 1
-    }
-    findings += _of_snakemake()
-    why = None
-    if any(attempt.pilot for attempt in used):
-        why = _pilots().unusable(execution, here=here is not None)
-    if why is not None:
-        notes.append(f"no pilots: {why}")
-        attempts = {name: _without_pilots(of_rule) for name, of_rule in attempts.items()}
-        by_dataset = {
-            name: {place: _without_pilots(of_place) for place, of_place in apart.items()}
-            for name, apart in by_dataset.items()
-        }
-    if piloted := [name for name in by_dataset if any(attempt.pilot for attempt in attempts[name])]:
-        notes.append(
-            f"execution.sizes.by_dataset has no effect on rules {', '.join(piloted)}: pilots run "
-            "their jobs, and all jobs of a pilot have the same size"
-        )
-        by_dataset = {name: apart for name, apart in by_dataset.items() if name not in piloted}
+    attempts = {name: by_place[ALL] for name, by_place in asked.items()}
     fallback_after = {
         rule.name: after for rule in rules if here is None and (after := rule.route.fallback_after)
     }
@@ -163,37 +120,85 @@ def place(
             "from its queue"
         )
         fallback_after = {}
-    contained_in = execution.environment and execution.environment.image
     placement = Placement(
         site,
-        workers,
+        _workers(execution, [pool.pool for series in attempts.values() for pool in series]),
         attempts,
         execution.router.retries,
-        together,
+        joined(rules, execution),
         fallback_after,
         execution.credentials,
         execution.staging,
         execution.environment,
         stated=stated,
-        own=own,
         history=history,
-        # Where jobs travel, share a batch job or are started by a Snakemake on their node, as by
-        # executors that we do not know, they ask for what the translation knows. Pilots are cut
-        # into slots once.
-        changing=frozenset(
-            name
-            for name, of_rule in stated.items()
-            if any(
-                attempt.may_change
-                for series in (of_rule, *own.get(name, {}).values())
-                for attempt in series
-            )
-            and not (transfers or name in together or contained_in or site.system not in SYSTEMS)
-            and not any(attempt.pilot for attempt in attempts[name])
-        ),
-        by_dataset=by_dataset,
+        by_dataset={
+            name: own
+            for name, by_place in asked.items()
+            if (own := {at: series for at, series in by_place.items() if at != ALL})
+        },
     )
-    return placement, list({str(item): item for item in findings}.values()), notes
+    return (
+        replace(placement, changing=_changing(placement)),
+        list({str(item): item for item in findings}.values()),
+        notes,
+    )
+
+
+def _changing(placement: Placement) -> frozenset[str]:
+    """Return the rules whose jobs may ask for other amounts while a run goes on.
+
+    Where jobs travel, share a batch job or are started by a Snakemake on their node, as they are by
+    executors that we do not know, they ask for what the translation knows. Pilots are cut into
+    slots once.
+    """
+    environment = placement.environment
+    contained_in = environment is not None and environment.image is not None
+    if placement.transfers or contained_in or placement.site.system not in SYSTEMS:
+        return frozenset()
+    return frozenset(
+        name
+        for name, by_place in placement.stated.items()
+        if any(attempt.may_change for series in by_place.values() for attempt in series)
+        and name not in placement.together
+        and not any(attempt.pilot for attempt in placement.attempts[name])
+    )
+
+
+def joined(rules: Iterable[Rule], execution: Execution) -> dict[str, int]:
+    """Return how many partitions share a batch job of the rules for which several do."""
+    site, pools = execution.site, execution.router.pools.by_name
+    if execution.staging.sends(site.system) or sites.system(site.system).machine(site):
+        return {}
+    return {
+        rule.name: count
+        for rule in rules
+        if rule.scope == "partition" and len(rule.jobs) > 1
+        if (count := pools[rule.route.attempts[0].pool].settings.partitions_per_job) > 1
+    }
+
+
+def at_once(rule: Rule, execution: Execution, jobs: int | None) -> int:
+    """Return how many jobs of a rule, of one core each, can run at the same time; ``jobs`` at most.
+
+    To submit a job to a batch system takes so long that its jobs are never cut for more at once;
+    pilots have a number of them.
+    """
+    here = sites.system(execution.site.system).machine(execution.site)
+    if here is not None:
+        return jobs or here.cpus
+    first = rule.route.attempts[0]
+    if first.pilot is None or joined([rule], execution):
+        return 1
+    count = int(_pilots().slots(first, _workers(execution, [first.pool])))
+    return min(count, jobs or count)
+
+
+def _workers(execution: Execution, pools: Iterable[str]) -> dict[str, int]:
+    """Return how many workers pools have, if they say so."""
+    by_name = execution.router.pools.by_name
+    counts = {name: by_name[name].settings.workers for name in dict.fromkeys(pools)}
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def _as_written(
@@ -203,27 +208,17 @@ def _as_written(
 
     Those that only Snakemake can evaluate, such as ``attempt * 1000``, are not known here.
     """
+    from fasthep_smk.plan.amounts import saying
+
     amounts: dict[str, int | None] = {}
     for name, value in written.items():
         if name in _WRITTEN:
             amount, unit = _WRITTEN[name]
             unit = 2**20 if name in system.AMOUNTS else unit
             amounts[amount] = int(str(value)) * unit if str(value).isdecimal() and unit else None
-    if not amounts:
-        return tuple(stated)
-    origins = {leaf_of(name): where for name in amounts}
     known = {name: amount for name, amount in amounts.items() if amount is not None}
-    own: Any = amounts
-    return tuple(
-        replace(
-            attempt,
-            request=replace(attempt.request, **own),
-            origins={**attempt.origins, **origins},
-            measured=tuple(name for name in attempt.measured if name not in amounts),
-            most={**attempt.most, **known},
-        )
-        for attempt in stated
-    )
+    why = dict.fromkeys(amounts, where)
+    return tuple(saying(attempt, amounts, why, {**attempt.most, **known}) for attempt in stated)
 
 
 def _unknown_rules(site: Site, known: Sequence[str]) -> Iterable[Finding]:
@@ -249,27 +244,23 @@ def _of_snakemake() -> Iterable[Finding]:
         )
 
 
-def slots(placement: Placement, rule: Rule) -> int:
-    """Return how many jobs of a rule pilots run at a time; 1 if they are batch jobs."""
-    first = placement.attempts[rule.name][0]
-    if first.pilot is None or rule.name in placement.together:
-        return 1
-    return int(_pilots().slots(first, placement.workers))
+def settle_pilots(rules: Iterable[Rule], execution: Execution) -> list[str]:
+    """Let rules do without pilots where none can be used; return why, in words."""
+    piloted = [rule for rule in rules if any(attempt.pilot for attempt in rule.route.attempts)]
+    here = sites.system(execution.site.system).machine(execution.site)
+    why = _pilots().unusable(execution, here=here is not None) if piloted else None
+    for rule in piloted if why else ():
+        attempts = tuple(replace(attempt, pilot=None) for attempt in rule.route.attempts)
+        rule.route = replace(rule.route, attempts=attempts)
+    return [f"no pilots: {why}"] if why else []
 
 
 def staffed(placement: Placement, rules: Iterable[Rule]) -> tuple[Placement, list[str]]:
-    """Return the placement with the pilots that it needs, now that bundles have their lengths.
-
-    And what a user should know of them.
-    """
+    """Return the placement with the pilots that it needs, and what a user should know of them."""
     if not any(attempt.pilot for of_rule in placement.attempts.values() for attempt in of_rule):
         return placement, []
     crews, notes = _pilots().crews_of(placement, list(rules))
     return replace(placement, crews=crews), notes
-
-
-def _without_pilots(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-    return tuple(replace(attempt, pilot=None) for attempt in attempts)
 
 
 def _pilots() -> ModuleType:

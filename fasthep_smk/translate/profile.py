@@ -6,7 +6,6 @@ import ast
 import builtins
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,8 @@ from fasthep_smk.util.names import encode, literal, shell
 if TYPE_CHECKING:
     from fasthep_smk.storage.measured import History
 
+#: The place of all jobs of a rule that are at no other place.
+ALL = ""
 #: For every site. Thousands of short jobs: Snakemake's default scheduler and rate limit would cost
 #: more than the jobs do.
 BASE: Mapping[str, object] = {
@@ -56,11 +57,11 @@ class Placement:
     """Where a translation goes: a site, the workers of its pools, and what was cut to fit.
 
     ``attempts`` are those of each rule, by its name, with no more than the site can give;
-    ``by_dataset`` are, by rules and places, those of jobs that have amounts of their own.
-    ``stated`` and ``own`` are what is said of both, ``history`` what earlier jobs took, and
-    ``changing`` the rules whose jobs may ask for something else while the run goes on.
-    ``together`` is how many jobs of a rule share one of the batch
-    system, where several do.
+    ``by_dataset`` are, by rules and places, those of Snakemake's jobs that have amounts of their
+    own. ``stated`` is what is said of both, with ``ALL`` as the place of the first; ``history``
+    what earlier jobs took, and ``changing`` the rules whose jobs may ask for something else while
+    the run goes on. ``together`` is how many jobs of a rule share one of the batch system, where
+    several do.
     ``fallback_after`` is how many seconds jobs of a rule wait in a queue before they go to their
     fallback.
     ``credentials`` are what jobs require, ``staging`` and ``environment`` how files reach them and
@@ -78,8 +79,7 @@ class Placement:
     environment: Environment | None = None
     crews: Crews | None = None
     by_dataset: Mapping[str, Mapping[str, tuple[Attempt, ...]]] = field(default_factory=dict)
-    stated: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
-    own: Mapping[str, Mapping[str, tuple[Attempt, ...]]] = field(default_factory=dict)
+    stated: Mapping[str, Mapping[str, tuple[Attempt, ...]]] = field(default_factory=dict)
     history: History = field(default_factory=dict)
     changing: frozenset[str] = frozenset()
 
@@ -102,15 +102,6 @@ class Placement:
         limit = sites.system(self.site.system).longest(attempt)
         return min((time for time in (self.site.longest, limit) if time is not None), default=None)
 
-    def of_places(self, rule: Rule) -> dict[str, tuple[Attempt, ...]]:
-        """Return the attempts of those of Snakemake's jobs of a rule that ask for other amounts."""
-        own = self.by_dataset.get(rule.name)
-        if not own:
-            return {}
-        from fasthep_smk.translate.by_dataset import by_snakemake_job
-
-        return by_snakemake_job(rule, own, self.attempts[rule.name])
-
     def submitted_as(self) -> dict[str, list[str]]:
         """Return digests of what jobs of each rule are submitted with, attempt by attempt.
 
@@ -121,29 +112,25 @@ class Placement:
             for name, value in _adjusted(self.site).items()
             if name in ("default-resources", "set-resources", "set-threads")
         }
+        own = {
+            rule: [
+                [place, *(vars(attempt.request) for attempt in attempts)]
+                for place, attempts in by_place.items()
+                if place != ALL
+            ]
+            for rule, by_place in self.stated.items()
+        }
 
         def digest(rule: str, number: int, attempt: Attempt) -> str:
             grows = [attempt.growth, dict(attempt.most)] if number else []
-            parts = [
-                attempt.pool,
-                vars(attempt.request),
-                attempt.measured,
-                dict(attempt.options),
-                site,
-                *grows,
-            ]
-            return digest_of([*parts, *self._amounts_of_datasets(rule)])
+            request, options = vars(attempt.request), dict(attempt.options)
+            common = [attempt.pool, request, attempt.measured, options, site]
+            return digest_of([*common, *grows, *own[rule]])
 
         return {
-            rule: [digest(rule, number, attempt) for number, attempt in enumerate(attempts)]
-            for rule, attempts in self.stated.items()
+            rule: [digest(rule, number, attempt) for number, attempt in enumerate(by_place[ALL])]
+            for rule, by_place in self.stated.items()
         }
-
-    def _amounts_of_datasets(self, rule: str) -> list[object]:
-        return [
-            [place, *(vars(attempt.request) for attempt in attempts)]
-            for place, attempts in self.own.get(rule, {}).items()
-        ]
 
 
 def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] = ()) -> str:
@@ -170,22 +157,24 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
     defaults = as_mapping(settings.get("default-resources") or {})
     limited = as_mapping(settings.get("resources") or {})
 
+    def unsaid(name: str) -> object:
+        """Return what jobs get of a resource that they do not ask for; ``None``: nothing."""
+        if name in defaults:
+            return _default(defaults[name])
+        of_snakemake = _SNAKEMAKES.get(name) if site.system != "local" else None
+        return None if of_snakemake is None else _Python(of_snakemake)
+
     def asked(rule: Rule, attempts: Iterable[Attempt]) -> dict[str, Sequence[object]]:
         here = lengthened(rule, attempts, placement.longest)
         common = resources(here)
-        return {
-            **_tokens(here, limited),
-            **common,
-            **_of_system(here, system, common, defaults),
-        }
+        return {**_tokens(here, limited), **common, **_of_system(here, system, common, unsaid)}
 
     for rule in rules:
         of_rule = placement.attempts[rule.name]
         stated = resources(lengthened(rule, rule.asked))
-        wanted = asked(rule, of_rule)
-        apart = placement.of_places(rule)
+        apart = placement.by_dataset.get(rule.name, {})
         others = {place: asked(rule, attempts) for place, attempts in apart.items()}
-        if unstated := _given(rule, wanted, others, stated, partial(_unsaid, site, defaults)):
+        if unstated := _given(rule, asked(rule, of_rule), others, stated, unsaid):
             own[rule.name] = unstated
         cpus = max(attempt.request.cpus for attempt in of_rule)
         if cpus < max(attempt.request.cpus for attempt in rule.route.attempts):
@@ -262,33 +251,28 @@ def _default(value: object) -> object:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError):
         return text
-    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    bound = {
-        node.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
     known = SNAKEMAKE_NAMES | set(dir(builtins)) | bound
-    return _Python(text) if named <= known else text
+    return _Python(text) if known.issuperset(node.id for node in names) else text
 
 
 def _of_system(
     attempts: Iterable[Attempt],
     system: sites.System,
     common: Mapping[str, Sequence[int]],
-    defaults: Mapping[str, object],
+    unsaid: Callable[[str], object],
 ) -> dict[str, list[object]]:
     """Return the resources that only this batch system knows, with their values by attempt.
 
-    A pool that says nothing of one gets what it has elsewhere: the ``common`` value, or that of the
-    site's ``defaults``, or ``None``, which Snakemake takes for not set. Of an amount it takes the
-    other pool's word: a job needs as much wherever it runs.
+    A pool that says nothing of one gets what it has elsewhere: the ``common`` value, or what
+    ``unsaid`` tells. Of an amount it takes the other pool's word: a job needs as much wherever it
+    runs.
     """
     own = [dict(system.resources(attempt)) for attempt in attempts]
     by_name: dict[str, list[object]] = {}
     for name in dict.fromkeys(name for row in own for name in row):
-        default = _default(defaults[name]) if name in defaults else None
-        elsewhere: Sequence[object] = common.get(name) or [default] * len(own)
+        elsewhere: Sequence[object] = common.get(name) or [unsaid(name)] * len(own)
         if name in system.AMOUNTS:
             elsewhere = [next(row[name] for row in own if name in row)] * len(own)
         by_name[name] = [row.get(name, other) for row, other in zip(own, elsewhere, strict=True)]
@@ -316,7 +300,8 @@ def _given(
     """Return the resources of a rule that its Snakefile does not state.
 
     ``wanted`` are its resources, ``apart`` those of its jobs at some places, ``unsaid`` tells what
-    a job has of a resource that only others ask for.
+    a job has of a resource that only others ask for: ``None``, which Snakemake takes for not set,
+    if that is nothing.
     """
     number = len(rule.route.attempts)
     unstated: dict[str, str | int] = {}
@@ -329,14 +314,6 @@ def _given(
         elif values != stated.get(name):
             unstated[name] = _expression(values)
     return unstated
-
-
-def _unsaid(site: Site, defaults: Mapping[str, object], name: str) -> object:
-    """Return what jobs get of a resource that they do not ask for; ``None``: nothing."""
-    if name in defaults:
-        return _default(defaults[name])
-    default = _SNAKEMAKES.get(name) if site.system != "local" else None
-    return None if default is None else _Python(default)
 
 
 def _expression_by_place(

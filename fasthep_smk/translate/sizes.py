@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,16 +19,14 @@ from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest, leaf_of
 from fasthep_smk.config.routing import Router, more_than_a_worker
 from fasthep_smk.config.sizes import Size, entry_of, unknown_names
-from fasthep_smk.plan.amounts import GROWING, Known, KnownOf
+from fasthep_smk.plan.amounts import GROWING, Known, KnownOf, saying
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.plan.sizes import LEAST_JOBS, MeasuredJob, proposal
 from fasthep_smk.storage.measured import Changing, History, Taken, taken
 from fasthep_smk.translate import by_dataset
+from fasthep_smk.translate.profile import ALL, Placement
 from fasthep_smk.util.errors import Finding, SmkError
 from fasthep_smk.util.units import format_bytes
-
-if TYPE_CHECKING:
-    from fasthep_smk.translate.profile import Placement
 
 #: Bytes for each cpu that jobs ask for while nothing is known: as much as sites of WLCG have.
 FIRST_MEMORY = 2 * 10**9
@@ -41,14 +38,13 @@ _UNMEASURED = "sizes: auto, before any job is measured"
 
 @dataclass(frozen=True)
 class Amounts:
-    """What is said of the attempts of each rule's jobs, by the rules' names.
+    """What is said of the attempts of jobs: by the rules' names, and in each by places.
 
-    ``own`` are those of jobs that ask for other amounts, by their places. ``history`` is what the
-    jobs took that earlier runs have left, ``known`` what follows from it for each rule.
+    ``ALL`` are those that are not like jobs at other places. ``history`` is what the jobs took that
+    earlier runs have left, ``known`` what follows from it for each rule.
     """
 
-    stated: dict[str, tuple[Attempt, ...]]
-    own: dict[str, dict[str, tuple[Attempt, ...]]] = field(default_factory=dict)
+    stated: dict[str, dict[str, tuple[Attempt, ...]]] = field(default_factory=dict)
     history: History = field(default_factory=dict)
     known: dict[str, KnownOf] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -72,7 +68,7 @@ def amounts(
     findings, notes = unfit(sizes, rules, router)
     findings += by_dataset.unfit(execution.by_dataset, rules, router)
     if findings:
-        return Amounts({}, findings=findings, notes=notes)
+        return Amounts(findings=findings, notes=notes)
     datasets = {job.dataset for rule in rules for job in rule.jobs.values() if job.dataset}
     own_sizes = [size for size in execution.by_dataset if size.amounts]
 
@@ -82,35 +78,57 @@ def amounts(
         )
 
     history = history_of(build, rules, router, is_special=is_special) if build else {}
-    sized = Amounts({}, history=history, notes=notes)
+    sized = Amounts(history=history, notes=notes)
     measured = measured_sizes(history)
-    nodes = _Nodes(system) if here is None and system in SYSTEMS else None
-    unsaid = list[str]()
+    batch = sites.batch(system) if here is None and system in SYSTEMS else None
+    node = _of_largest_node(batch) if batch else None
+    unsaid, piloted = list[str](), list[str]()
     for rule in rules:
         sized.known[rule.name] = known = known_of(rule, measured)
-        stated = [
-            _stated(attempt, rule, sizes, router, nodes, here=here is not None)
+        stated = tuple(
+            _stated(attempt, rule, sizes, router, node, here=here is not None)
             for attempt in rule.route.attempts
-        ]
-        sized.stated[rule.name] = tuple(stated)
+        )
         unsaid += [
             repr(attempt.pool)
             for attempt in stated
             if attempt.origins.get(leaf_of("memory")) == _UNMEASURED
             and known(attempt.pool, "memory").first is None
         ]
-        if own := by_dataset.own_amounts(
-            rule, own_sizes, stated, router, nodes.most_memory if nodes else None
-        ):
-            sized.own[rule.name] = own
+        own = by_dataset.own_amounts(rule, own_sizes, stated, router, node, known)
+        if own and any(attempt.pilot for attempt in stated):
+            piloted.append(rule.name)
+            own = {}
+        sized.stated[rule.name] = {ALL: stated, **own}
     if names := [*dict.fromkeys(unsaid)]:
-        sized.notes.append(
+        notes.append(
             f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is set: "
             f"jobs request {format_bytes(FIRST_MEMORY)} per cpu at first, and later what earlier "
             "jobs of their rule used. 'resources: {memory: ...}' sets the memory; 'config: "
             "{sizes: fixed}' leaves it to the batch system"
         )
+    if piloted:
+        notes.append(
+            f"execution.sizes.by_dataset has no effect on rules {', '.join(piloted)}: pilots run "
+            "their jobs, and all jobs of a pilot have the same size"
+        )
     return sized
+
+
+def _of_largest_node(batch: sites.Batch) -> Callable[[Attempt], int | None]:
+    """Return what tells the memory of the largest node that a job may run on, if it is known.
+
+    The batch system is asked once for each kind of job.
+    """
+    known: dict[str, int | None] = {}
+
+    def most_memory(attempt: Attempt) -> int | None:
+        key = repr((attempt.options, replace(attempt.request, memory=None)))
+        if key not in known:
+            known[key] = batch.most_memory(attempt)
+        return known[key]
+
+    return most_memory
 
 
 def _stated(
@@ -118,52 +136,50 @@ def _stated(
     rule: Rule,
     sizes: Sequence[Size],
     router: Router,
-    nodes: _Nodes | None,
+    node: by_dataset.MostMemory | None,
     *,
     here: bool,
 ) -> Attempt:
     """Return what is said of an attempt, by a file of sizes too, and what of it is measured.
 
-    Jobs of pilots ask for nothing: their slots are cut. ``nodes`` are those of the batch system,
-    if there is one that we know; ``here``: jobs run on this machine.
+    Jobs of pilots ask for nothing: their slots are cut. ``node`` tells the memory of the largest
+    one of the batch system, if that is one that we know; ``here``: jobs run on this machine.
     """
     if attempt.pilot:
         return attempt
-    request, origins, most = attempt.request, dict(attempt.origins), dict(attempt.most)
     measured = set(router.measures(attempt.pool, rule.stages))
     if rule.route.retries == 0:
         # There is no attempt with more time; a batch system ends what takes more memory, too.
         measured -= {"walltime"} if here else {*GROWING}
     entries = entry_of(sizes, scope=rule.scope, stages=rule.stages, pool=attempt.pool)
-    by_name = {name: _together(entries, name) for name in GROWING} if entries else {}
-    if by_name:
-        measured &= {"memory"} if by_name["memory"].first is None else set()
-    largest = None
-    if nodes is not None and request.memory is None:
-        largest = nodes.most_memory(attempt)
+    of_file = {
+        name: size
+        for name in GROWING
+        if entries and (size := _together(entries, name)).first is not None
+    }
+    if entries:
+        measured &= {"memory"} - of_file.keys()
+    said: dict[str, int | None] = {}
+    why, most, largest = dict[str, str](), dict(attempt.most), None
+    if node is not None and attempt.request.memory is None:
+        largest = node(attempt)
         if "memory" in measured:
-            first = FIRST_MEMORY * request.cpus
-            is_last = attempt is rule.route.attempts[-1]
-            request = replace(request, memory=max(first, _LAST_MEMORY) if is_last else first)
-            origins[leaf_of("memory")] = _UNMEASURED
+            first, is_last = FIRST_MEMORY * attempt.request.cpus, attempt is rule.route.attempts[-1]
+            said["memory"] = max(first, _LAST_MEMORY) if is_last else first
+            why["memory"] = _UNMEASURED
             most |= {"memory": largest} if largest else {}
     worker = router.pools.by_name[attempt.pool].settings.request
     limits = {"memory": worker.memory, "walltime": attempt.request.walltime}
-    for name, size in by_name.items():
-        if size.first is not None:
-            most.pop(name, None)
-            if limit := limits[name]:
-                most[name] = limit
-            elif name == "memory" and largest:
-                most[name] = max(largest, size.first)
-            request = replace(request, **{name: min(size.first, most.get(name, size.first))})
-            origins[leaf_of(name)] = size.why
+    for name, size in of_file.items():
+        limit, wanted = limits[name], size.first or 0
+        if limit is None and name == "memory" and largest:
+            limit = max(largest, wanted)
+        most.pop(name, None)
+        most |= {name: limit} if limit else {}
+        said[name], why[name] = min(wanted, most.get(name, wanted)), size.why
     return replace(
-        attempt,
-        request=request,
-        origins=origins,
+        saying(attempt, said, why, most),
         measured=tuple(name for name in GROWING if name in measured),
-        most=most,
     )
 
 
@@ -211,22 +227,6 @@ def known_of(rule: Rule, measured: Sequence[Size]) -> KnownOf:
         return _together(entry_of(measured, scope=rule.scope, stages=rule.stages, pool=pool), name)
 
     return known
-
-
-class _Nodes:
-    """What the nodes of a batch system have: it is asked once for each kind of job."""
-
-    def __init__(self, system: str) -> None:
-        self._system = system
-        self._known: dict[str, int | None] = {}
-
-    def most_memory(self, attempt: Attempt) -> int | None:
-        """Return the memory of the largest node that a job may run on; ``None``: not known."""
-        request = attempt.request
-        key = repr((attempt.options.get(self._system), replace(request, memory=None)))
-        if key not in self._known:
-            self._known[key] = sites.batch(self._system).most_memory(attempt)
-        return self._known[key]
 
 
 def unfit(
@@ -277,26 +277,22 @@ def history_of(
 def changing(rules: Iterable[Rule], placement: Placement) -> str:
     """Return the text of ``sizes.json``: of the rules whose jobs may ask for other amounts."""
     by_rule: dict[str, Changing] = {}
-    for rule in rules:
-        if rule.name in placement.changing:
-            stated, history = placement.stated[rule.name], placement.history
-            most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
-            took = {pool: (rule.scope, rule.stages, pool) for pool in rule.route.pools}
-            by_rule[rule.name] = Changing(
-                stated=stated,
-                own=by_dataset.stated_of_places(
-                    placement.own.get(rule.name, {}), placement.of_places(rule)
-                ),
-                taken={
-                    pool: [(job.memory, job.seconds, job.events) for job in history[jobs]]
-                    for pool, jobs in took.items()
-                    if jobs in history
-                },
-                # Rules that were bundled since have other names for their jobs.
-                wildcards=rule.named_by,
-                together=most,
-                longest=tuple(
-                    placement.longest(attempt) if most > 1 else None for attempt in stated
-                ),
-            )
+    for rule in (rule for rule in rules if rule.name in placement.changing):
+        by_place = placement.stated[rule.name]
+        most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
+        by_rule[rule.name] = Changing(
+            stated=by_place[ALL],
+            own={place: attempts for place, attempts in by_place.items() if place != ALL},
+            taken={
+                pool: [(job.memory, job.seconds, job.events) for job in placement.history[jobs]]
+                for pool in rule.route.pools
+                if (jobs := (rule.scope, rule.stages, pool)) in placement.history
+            },
+            # Rules that were bundled since have other names for their jobs.
+            wildcards=rule.named_by,
+            together=most,
+            longest=tuple(
+                placement.longest(attempt) if most > 1 else None for attempt in by_place[ALL]
+            ),
+        )
     return msgspec.json.encode(by_rule).decode() + "\n"

@@ -9,13 +9,11 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from fasthep_smk.plan.partitions import Partition, Place, missing_entries
 from fasthep_smk.plan.rules import Job, Rule, origin_facts, output_files, signatures
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.layout import RECORD
@@ -24,9 +22,6 @@ from fasthep_smk.translate.bundles import signature_of
 from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util.names import is_plain
 from fasthep_smk.util.remote import is_remote, local_path
-
-if TYPE_CHECKING:
-    from fasthep_smk.plan.sample import Sampled
 
 Sources = Mapping[str, Source]
 #: A table of more jobs is one line.
@@ -39,38 +34,48 @@ def table_texts(
     root: Path,
     waits: Waits,
     parts: Mapping[str, Part] | None = None,
-    without: Mapping[tuple[str, str], str] | None = None,
-    sample: Sampled | None = None,
-    sources: Mapping[str, Sources] | None = None,
+    sources: Callable[[Rule], Sources] = lambda _: {},
     stat: Callable[[str], str] = lambda path: path,
 ) -> dict[str, str]:
     """Return the text of each rule's table by rule name.
 
     ``root`` resolves relative inputs; ``waits`` tells what jobs wait for, ``parts`` of which only a
-    part has to run, and ``without`` what went wrong with the partitions (dataset and part) that are
-    left out; a ``sample`` leaves out others. ``sources`` are by rule the files that signatures know
-    besides the inputs, of which
-    ``stat`` tells path, size and time.
+    part has to run. ``sources`` tells which files signatures of a rule know besides the inputs, of
+    which ``stat`` tells path, size and time.
     """
-    rules, parts, without = list(rules), parts or {}, without or {}
-    left_out = without.keys() | (sample.left_out if sample else frozenset())
-    markers = _markers(rules)
+    rules = list(rules)
     texts = {}
     for rule in rules:
         jobs = {
-            key: replace(
-                _entry(job, waits.of(job), root, markers),
+            key: JobEntry(
+                inputs=(*_local_files(job, root), *waits.of(job)),
+                record=f"{job.folder}/{RECORD}",
+                target=rule is rules[-1] or _makes_results(rule, job),
+                signature=job.signature,
+                signed_as=job.signed_as,
+                origin=origin_facts(job),
+                folder=job.folder,
+                plan=layout.plan(job.variation),
+                variation=job.variation,
+                dataset=job.dataset,
+                partition=job.partition.as_dict() if job.partition else None,
+                nodes=job.nodes,
+                reads=tuple(
+                    replace(read, marker=waits.markers.get(read.folder)) for read in job.reads
+                ),
                 files={file: stat(file) for file in job.files if not is_remote(file)},
-                target=rule is rules[-1] or _makes_results(rule, job, left_out),
-                missing=tuple(missing_entries(_lost(job, without), without)),
-                sample=sample.as_data() if sample and job.is_sample else None,
-                part=parts.get(job.folder),
+                values=dict(job.values),
+                missing=job.missing,
+                sample=job.sample,
+                part=(parts or {}).get(job.folder),
+                measured=bool(job.measured),
             )
             for key, job in rule.jobs.items()
         }
-        table = _table(rule, jobs, (sources or {}).get(rule.name, {}))
         # For people where they could read it; indented text is a quarter longer.
-        texts[rule.name] = table.to_text(indent=1 if len(jobs) <= _READABLE else 0)
+        texts[rule.name] = _table(rule, jobs, sources(rule)).to_text(
+            indent=1 if len(jobs) <= _READABLE else 0
+        )
     return texts
 
 
@@ -127,28 +132,11 @@ def _table(rule: Rule, jobs: Mapping[str, JobEntry], sources: Sources) -> TaskTa
     )
 
 
-def _markers(rules: Iterable[Rule]) -> dict[str, str]:
-    """Return the marker of the bundle that a job is in, by the job's folder."""
-    return {
-        rule.jobs[key].folder: bundle.marker
-        for rule in rules
-        for bundle in rule.bundles.values()
-        for key in bundle.jobs
-    }
-
-
-def _lost(job: Job, without: Container[Place]) -> list[Partition]:
-    """Return the partitions that a job goes without, and that were not left out of a sample."""
-    return [part for part in job.missing if (part.dataset, part.part) in without]
-
-
-def _makes_results(rule: Rule, job: Job, left_out: Container[Place]) -> bool:
+def _makes_results(rule: Rule, job: Job) -> bool:
     """Whether a job writes files for the user: it runs again if they were deleted."""
-    if job.partition and (job.partition.dataset, job.partition.part) in left_out:
-        return False
     nodes = rule.nodes.get(job.signed_as, {})
     writers = (node for node in job.nodes if nodes[node].content["role"] in ("sink", "observer"))
-    return bool(job.measured) or any(writers)
+    return not job.is_left_out and (bool(job.measured) or any(writers))
 
 
 def _local_files(job: Job, root: Path) -> list[str]:
@@ -159,26 +147,3 @@ def _local_files(job: Job, root: Path) -> list[str]:
     # not missed.
     # What is no file at all is a key that the workflow's own source understands.
     return [path for path in local if is_plain(path) and Path(path).is_file()]
-
-
-def _entry(job: Job, awaited: list[str], root: Path, markers: Mapping[str, str]) -> JobEntry:
-    return JobEntry(
-        inputs=(*_local_files(job, root), *awaited),
-        record=f"{job.folder}/{RECORD}",
-        target=False,
-        signature=job.signature,
-        signed_as=job.signed_as,
-        origin=origin_facts(job),
-        folder=job.folder,
-        plan=layout.plan(job.variation),
-        variation=job.variation,
-        dataset=job.dataset,
-        partition=job.partition.as_dict() if job.partition else None,
-        nodes=job.nodes,
-        reads=tuple(
-            replace(read, marker=markers[read.folder]) if read.folder in markers else read
-            for read in job.reads
-        ),
-        values=dict(job.values),
-        measured=bool(job.measured),
-    )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -39,21 +38,20 @@ from fasthep_smk.flow.workflow_checks import (
     document_findings,
     exports_of,
     ignored_reads,
-    pickles_of,
 )
 from fasthep_smk.plan.bundles import bundle
-from fasthep_smk.plan.checks import name_findings, output_findings, shared_findings
+from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.node_routes import gpu_findings
 from fasthep_smk.plan.partitions import (
     Place,
     check_inputs,
     counting,
+    files_of,
     make_partitions,
     sources_of,
 )
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.reuse import Reuse, asked, reuse_results
 from fasthep_smk.reuse.store import seconds
 from fasthep_smk.storage import layout
@@ -71,13 +69,12 @@ from fasthep_smk.translate.flights import Preflight
 from fasthep_smk.translate.input_files import (
     entries_told,
     file_findings,
-    files_of_plan,
     hidden_columns,
 )
+from fasthep_smk.translate.placement import at_once, joined, settle_pilots, staffed, unsafe_path
 from fasthep_smk.translate.placement import place as place_rules
-from fasthep_smk.translate.placement import slots, staffed, unsafe_path
 from fasthep_smk.translate.profile import Placement
-from fasthep_smk.translate.write import Contents, Written, refuse_unseen
+from fasthep_smk.translate.write import Written, refuse_unseen
 from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.documents import YamlMapping
@@ -86,8 +83,6 @@ from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.config.sizes import Size
-    from fasthep_smk.flow.missing_branches import Lack
-    from fasthep_smk.flow.shapes import Plan
     from fasthep_smk.plan.sample import Sampled
 
 
@@ -186,26 +181,12 @@ _Made = TypeVar("_Made", bound=Start)
 
 def _adding(kind: type[_Made], to: Start, **added: object) -> _Made:
     """Return what earlier steps have made, with what the next one adds or replaces."""
-    before = {field.name: getattr(to, field.name) for field in fields(to)}
-    return kind(**{**before, **added})
+    return kind(**{**vars(to), **added})
 
 
 def _inputs(start: Start) -> Inputs:
     known, kept = (folder / layout.INPUTS for folder in (start.earlier, start.build))
     return Inputs(start.root, known, keep_in=kept)
-
-
-def _and_operations(findings: list[Finding], document: YamlMapping, start: Start) -> list[Finding]:
-    """Return findings, if there are any, with those about parameters of FAST-HEP's operations."""
-    keys, more = {finding.key for finding in findings}, list[Finding]()
-    if findings:
-        with contextlib.suppress(Findings):  # a profile is what is wrong
-            registry = registry_of(document, start.settings.workflow, start.root)
-            more = operation_findings(document, registry, workflow=start.shown)
-    return [
-        *findings,
-        *(other for other in more if other.key not in keys and not isinstance(other, Doubt)),
-    ]
 
 
 @quick_yaml()
@@ -221,27 +202,32 @@ def load(start: Start) -> Loaded:
     settings = start.settings
     document, digests = load_with_digests(settings.workflow)
     # First: what else seems to be wrong may follow from what YAML does not read as it is written.
-    _raise_if_any(yaml_slips(map(Path, digests), workflow=settings.workflow, shown=start.shown))
+    _refuse(yaml_slips(map(Path, digests), workflow=settings.workflow, shown=start.shown))
     of_document = document_findings(document, workflow=start.shown)
     execution: Execution | None = None
     try:
-        execution, findings = _execution(document, settings, start.root)
+        execution, of_execution = read_execution(
+            document,
+            profile_sections(document, settings.workflow, start.root),
+            profile=settings.profile,
+            workflow=start.shown,
+            options=settings.site_options,
+        )
     except Findings as error:
-        findings = [] if of_document else error.findings
-    keys = {finding.key for finding in of_document}
-    wrong = [
+        of_execution = [] if of_document else error.findings
+    findings = [
         *profile_findings(document, settings.workflow, start.root),
         *of_document,
         *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
-        *(finding for finding in findings if finding.key not in keys or finding.key is None),
+        *_unsaid(of_execution, of_document),
     ]
-    wrong, notes = _apart(wrong, start)
-    if wrong and not any((finding.key or "").startswith(_OF_FILES) for finding in wrong):
-        wrong += file_findings(document, _inputs(start), settings.workflow)
-    _raise_if_any(_and_operations(wrong, document, start), start)
+    certain = [finding for finding in findings if not isinstance(finding, Doubt)]
+    if certain and not any((finding.key or "").startswith(_OF_FILES) for finding in certain):
+        findings += file_findings(document, _inputs(start), settings.workflow)
+    notes = _refuse(findings, start, document)
     assert execution is not None, "without findings there is an execution"
     unsafe = unsafe_path(execution, start.earlier.absolute(), start.root)
-    _raise_if_any([unsafe] if unsafe else [])
+    _refuse([unsafe] if unsafe else [])
     site = execution.site
     execution.router.retries = site.settings.get("retries", sites.system(site.system).RETRIES)
     notes = [note, *notes] if note else notes
@@ -269,7 +255,7 @@ def compile_plans(loaded: Loaded) -> Compiled:
     inputs = _inputs(loaded)
     findings = check.registry_findings(document, workflow=loaded.shown)
     findings += file_findings(document, inputs, workflow)
-    _raise_if_any(_and_operations(findings, document, loaded), loaded)
+    _refuse(findings, loaded, document)
     source = workflow
     if not compilable(document):
         source = overlay(document, workflow, aside / layout.OVERLAY, loaded.execution.asked)
@@ -284,38 +270,30 @@ def compile_plans(loaded: Loaded) -> Compiled:
             )
         told_of_graph(aside, loaded.earlier)
     except Findings as error:
-        findings = error.findings
         # FAST-HEP stops at the first one, and names no key.
-        findings = _and_operations(findings, document, loaded)[len(findings) :] or findings
+        findings = _unsaid(_of_operations(document, loaded), error.findings) or error.findings
         with contextlib.suppress(Findings):  # a profile is what is wrong
             ops = [str(stage.get("op")) for _, stage in stages_of(document)]
             registry = registry_of(document, workflow, root)
             unregistered = check.unregistered_finding(registry, ops, workflow=loaded.shown)
             findings = [unregistered] if unregistered else findings
-        raise Findings(located(findings, workflow, shown=loaded.shown)) from error
+        _refuse(findings, loaded)
     plans = _selected(compiled, settings.variation, loaded.shown)
+    varied = [variant.plan for variant in plans]
     findings = [
-        item
-        for variant in plans
-        for item in check.plan_findings(variant.plan, workflow=loaded.shown)
+        finding for plan in varied for finding in check.plan_findings(plan, workflow=loaded.shown)
     ]
-    wrong: list[Finding] = []
+    of_parameters: list[Finding] = []
     if not findings:  # what an unknown operation takes is not known
-        for variant in plans:
-            wrong += check.parameter_findings(variant.plan, document, workflow=loaded.shown)
-    if plans:
-        findings += operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
-    findings, notes = _apart(findings, loaded)
-    if plans and not findings:  # nor what it makes
-        varied = [variant.plan for variant in plans]
-        findings, more = _apart(meaning_findings(varied, document, workflow=loaded.shown), loaded)
-        notes += more
+        for plan in varied:
+            of_parameters += check.parameter_findings(plan, document, workflow=loaded.shown)
+    findings += operation_findings(document, varied[0].registry, workflow=loaded.shown)
+    if all(isinstance(finding, Doubt) for finding in findings):  # nor what it makes
+        findings += meaning_findings(varied, document, workflow=loaded.shown)
     # A parameter that is misspelt is missing, too.
-    stages = {(finding.key or "").partition(".params")[0] for finding in findings}
-    findings += [
-        finding for finding in wrong if (finding.key or "").partition(".params")[0] not in stages
-    ]
-    _raise_if_any(findings, loaded)
+    stages = {_stage(finding) for finding in findings if not isinstance(finding, Doubt)}
+    findings += [finding for finding in of_parameters if _stage(finding) not in stages]
+    notes = _refuse(findings, loaded)
     compiler_said = [text for variant in plans for text in variant.warnings]
     warnings = [*loaded.execution.notices, *notes, *not_searched, *compiler_said]
     return _adding(Compiled, loaded, plans=plans, inputs=inputs, warnings=warnings)
@@ -329,7 +307,7 @@ def plan(compiled: Compiled) -> Planned:
     """
     settings, inputs, earlier = compiled.settings, compiled.inputs, compiled.earlier
     unknown = inputs.ask_servers(
-        file for variant in compiled.plans for file in files_of_plan(variant.plan)
+        file for variant in compiled.plans for file in files_of(variant.plan)
     )
     named = NamedFiles(
         (compiled.root, settings.workflow.resolve().parent),
@@ -342,10 +320,8 @@ def plan(compiled: Compiled) -> Planned:
     if strange := _unknown_stages(settings, variations):
         raise WrongArgument(strange)
     findings = name_findings(variations, workflow=compiled.shown)
-    for item in variations:
-        findings += output_findings(item, workflow=compiled.shown)
-    findings += shared_findings(variations, workflow=compiled.shown)
-    _raise_if_any(findings, compiled)
+    findings += output_findings(variations, workflow=compiled.shown)
+    _refuse(findings, compiled)
     with Preflight(
         ()
         if settings.no_preflight or os.environ.get("FASTHEP_SMK_PREFLIGHT") == ""
@@ -359,9 +335,12 @@ def plan(compiled: Compiled) -> Planned:
         without=settings.without,
         plots=settings.try_plots,
     ) as preflight:
-        unite_sources({item.label: item.graph for item in variations})
         if unknown:
-            warnings.append(_unknown_files(unknown))
+            more = f" and {len(unknown) - 1} more files" if len(unknown) > 1 else ""
+            warnings.append(
+                f"the size and time of {unknown[0]}{more} are not known, so fasthep-smk cannot see "
+                "whether their content changes"
+            )
         own = dict.fromkeys(
             name for variant in compiled.plans for name in own_modules_of(variant.plan)
         )
@@ -381,12 +360,12 @@ def plan(compiled: Compiled) -> Planned:
             settings.granularity,
             identity=inputs.identity if settings.identity == "stat" else inputs.checksum,
             router=compiled.execution.router,
-            without=frozenset(settings.without),
+            without=settings.without,
             sample=sample,
             exports=exports_of(compiled.document),
         )
         findings, doubts = preflight.outcome()
-    _raise_if_any(findings, compiled)
+    _refuse(findings, compiled)
     warnings += doubts
     warnings += [text for rule in rules for text in rule.warnings]
     return _adding(
@@ -407,42 +386,27 @@ def place(planned: Planned) -> Placed:
         Findings: a stage has no pool, or asks for what there is not; or a container cannot be shown
             a folder of that name; or a size fits no rule or pool.
     """
-    settings, earlier = planned.settings, planned.earlier
-    placement, findings, notes = place_rules(
-        planned.rules,
-        planned.execution,
-        shrink=settings.shrink_to_fit,
-        sizes=planned.sizes,
-        build=earlier,
-    )
-    findings += gpu_findings(planned.variations, planned.execution)
-    _raise_if_any(findings, planned)
-    refuse_unseen(placement, (earlier, planned.root, settings.workflow.resolve().parent))
+    settings, earlier, execution = planned.settings, planned.earlier, planned.execution
+    rules = planned.rules
+    notes = settle_pilots(rules, execution)
     bundle(
-        planned.rules,
+        rules,
         settings.bundle,
         seconds=lambda rule: seconds(rule, earlier),
         events=counting((item.graph for item in planned.variations), planned.inputs),
-        at_once=lambda rule: _at_once(placement, settings, rule),
-        apart=placement.together,
+        at_once=lambda rule: at_once(rule, execution, settings.jobs),
+        apart=joined(rules, execution),
         without=planned.left_out,
     )
-    placement, more = staffed(placement, planned.rules)
-    warnings = list(dict.fromkeys([*planned.warnings, *notes, *more]))
+    placement, findings, more = place_rules(
+        rules, execution, shrink=settings.shrink_to_fit, sizes=planned.sizes, build=earlier
+    )
+    findings += gpu_findings(planned.variations, execution)
+    _refuse(findings, planned)
+    refuse_unseen(placement, (earlier, planned.root, settings.workflow.resolve().parent))
+    placement, of_pilots = staffed(placement, rules)
+    warnings = list(dict.fromkeys([*planned.warnings, *notes, *more, *of_pilots]))
     return _adding(Placed, planned, placement=placement, warnings=warnings)
-
-
-def _at_once(placement: Placement, settings: RunSettings, rule: Rule) -> int:
-    """Return how many jobs of a rule, of one core each, can run at the same time.
-
-    To submit a job to a batch system takes so long that its jobs are never cut for more at once;
-    pilots have a number of them.
-    """
-    here = sites.system(placement.site.system).machine(placement.site)
-    if here is not None:
-        return settings.jobs or here.cpus
-    count = slots(placement, rule)
-    return min(count, settings.jobs or count)
 
 
 def reconcile(placed: Placed) -> Reconciled:
@@ -480,21 +444,19 @@ def reconcile(placed: Placed) -> Reconciled:
 
 def write(reconciled: Reconciled) -> Translation:
     """Write Snakefile, task tables and profile."""
-    contents = Contents(
-        rules=reconciled.rules,
-        variations=reconciled.variations,
+    written = write_files(
+        reconciled.rules,
+        reconciled.variations,
+        reconciled.placement,
+        reconciled.reuse,
+        reconciled.settings,
         build=reconciled.build,
         root=reconciled.root,
-        placement=reconciled.placement,
-        reuse=reconciled.reuse,
-        settings=reconciled.settings,
-        sample=reconciled.sample,
-        ignore_reads=reconciled.named.ignored,
-        pickles_of=pickles_of(reconciled.document),
-        exports=exports_of(reconciled.document),
+        document=reconciled.document,
+        ignored=reconciled.named.ignored,
         stat=reconciled.inputs.stat,
     )
-    return _adding(Translation, reconciled, written=write_files(contents))
+    return _adding(Translation, reconciled, written=written)
 
 
 def execution_of_site(profile: str | None) -> Execution:
@@ -507,69 +469,41 @@ def execution_of_site(profile: str | None) -> Execution:
     pools: dict[str, YamlMapping] = {name: {} for name in site.said.get("pool_profiles") or ()}
     document = {"execution": {"pools": pools}}
     execution, findings = read_execution(document, {}, profile=profile, workflow="")
-    _raise_if_any(findings)
+    _refuse(findings)
     assert execution is not None, "without findings there is an execution"
     return execution
-
-
-def _execution(
-    document: YamlMapping, settings: RunSettings, root: Path
-) -> tuple[Execution | None, list[Finding]]:
-    """Return where stages run, or what is wrong with what is said about it."""
-    return read_execution(
-        document,
-        profile_sections(document, settings.workflow, root),
-        profile=settings.profile,
-        workflow=str(settings.workflow),
-        options=settings.site_options,
-    )
 
 
 def _variations(
     compiled: Compiled, named: NamedFiles, reruns: Mapping[str, str]
 ) -> tuple[list[Variation], list[str]]:
-    inputs, chunk_size = compiled.inputs, compiled.settings.chunk_size
+    inputs, document, workflow = compiled.inputs, compiled.document, compiled.shown
     variations: list[Variation] = []
-    findings: list[Finding] = []
+    findings: dict[object, Finding] = {}
     warnings: list[str] = []
     for variant in compiled.plans:
         graph = describe(variant.plan, named, reruns)
         sources = sources_of(graph.nodes.values())
         datasets = variant.plan.context.get("datasets") or {}
-        flow = variant.plan.data_flow
-        readers = {
-            column: [graph.nodes[node].stage for node in nodes if node in graph.nodes]
-            for column, nodes in (flow.get("consumers") or {}).items()
-        }
-        wrong, warned = check_inputs(
-            sources,
-            datasets,
-            inputs,
-            partial(_of_branches, compiled, variant.plan, readers),
-        )
-        # The same expression is mostly read in all variations.
-        places = {item.key for item in findings}
-        hidden = hidden_columns(
-            variant.plan, sources, inputs, compiled.document, workflow=compiled.shown
-        )
-        wrong += [item for item in hidden if item.key not in places]
-        present = {(item.key, item.problem) for item in findings}
-        findings += [item for item in wrong if (item.key, item.problem) not in present]
+        wrong, lacks, warned = check_inputs(sources, datasets, inputs)
+        if lacks:
+            from fasthep_smk.flow.missing_branches import branch_findings
+
+            readers = {
+                column: [graph.nodes[node].stage for node in nodes if node in graph.nodes]
+                for column, nodes in (variant.plan.data_flow.get("consumers") or {}).items()
+            }
+            wrong += branch_findings(lacks, variant.plan, document, readers, workflow=workflow)
+        wrong += hidden_columns(variant.plan, sources, inputs, document, workflow=workflow)
+        for finding in wrong:  # the same is mostly read in all variations
+            findings.setdefault((finding.file, finding.key, finding.problem), finding)
         warnings += warned
-        if wrong:
-            continue
-        partitions = make_partitions(sources, datasets, chunk_size=chunk_size, inputs=inputs)
-        variations.append(Variation(variant.variation, graph, tuple(partitions)))
-    _raise_if_any(findings, compiled)
+        if not wrong:
+            chunk_size = compiled.settings.chunk_size
+            partitions = make_partitions(sources, datasets, chunk_size=chunk_size, inputs=inputs)
+            variations.append(Variation(variant.variation, graph, tuple(partitions)))
+    _refuse(findings.values(), compiled)
     return variations, list(dict.fromkeys(warnings))
-
-
-def _of_branches(
-    compiled: Compiled, plan: Plan, readers: Mapping[str, Sequence[str]], lacks: Sequence[Lack]
-) -> list[Finding]:
-    from fasthep_smk.flow.missing_branches import branch_findings
-
-    return branch_findings(lacks, plan, compiled.document, readers, workflow=compiled.shown)
 
 
 def _unknown_stages(settings: RunSettings, variations: Iterable[Variation]) -> list[Finding]:
@@ -605,25 +539,39 @@ def _selected(
     return chosen
 
 
-def _unknown_files(paths: list[str]) -> str:
-    more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""
-    known = f"the size and time of {paths[0]}{more} are not known"
-    return f"{known}, so fasthep-smk cannot see whether their content changes"
+def _stage(finding: Finding) -> str:
+    return (finding.key or "").partition(".params")[0]
 
 
-def _apart(findings: list[Finding], start: Start) -> tuple[list[Finding], list[str]]:
-    """Return what is wrong, and what may be right, in words."""
-    doubts = [finding for finding in findings if isinstance(finding, Doubt)]
-    notes = [
-        f"{finding.at or finding.file}: {finding.key}: {finding.problem}"
-        for finding in located(doubts, start.settings.workflow, shown=start.shown)
-    ]
-    return [finding for finding in findings if not isinstance(finding, Doubt)], notes
+def _unsaid(findings: Iterable[Finding], said: Iterable[Finding]) -> list[Finding]:
+    """Return findings but for those on keys of which something is ``said``."""
+    keys = {finding.key for finding in said} - {None}
+    return [finding for finding in findings if finding.key not in keys]
 
 
-def _raise_if_any(findings: list[Finding], start: Start | None = None) -> None:
-    """Raise ``Findings``, each once; those about the workflow with their lines."""
-    if findings and start is not None:
-        findings = located(findings, start.settings.workflow, shown=start.shown)
-    if findings:
-        raise Findings(list({str(item): item for item in findings}.values()))
+def _of_operations(document: YamlMapping, start: Start) -> list[Finding]:
+    """Return what is surely wrong with parameters of FAST-HEP's operations."""
+    with contextlib.suppress(Findings):  # a profile is what is wrong
+        registry = registry_of(document, start.settings.workflow, start.root)
+        findings = operation_findings(document, registry, workflow=start.shown)
+        return [finding for finding in findings if not isinstance(finding, Doubt)]
+    return []
+
+
+def _refuse(
+    findings: Iterable[Finding], start: Start | None = None, document: YamlMapping | None = None
+) -> list[str]:
+    """Raise ``Findings``, each once, if something is wrong; return what may be right, in words.
+
+    With ``start`` they are told with their lines, and those on operations of a ``document``, too.
+    """
+    findings = list(findings)
+    certain = [finding for finding in findings if not isinstance(finding, Doubt)]
+    if certain and start is not None and document is not None:
+        certain += _unsaid(_of_operations(document, start), certain)
+    told = certain or findings  # doubts, if nothing is certain
+    if start is not None:
+        told = located(told, start.settings.workflow, shown=start.shown)
+    if certain:
+        raise Findings(list({str(finding): finding for finding in told}.values()))
+    return [f"{finding.at or finding.file}: {finding.key}: {finding.problem}" for finding in told]

@@ -31,35 +31,37 @@ class Waits:
             for rule in rules
             for job in rule.jobs.values()
         }
-        self._bundles = {
-            rule.jobs[key].folder: [rule.jobs[other].folder for other in bundle.jobs]
+        #: The file that marks the end of the bundle that a job is in.
+        self.markers = {
+            rule.jobs[key].folder: bundle.marker
             for rule in rules
             for bundle in rule.bundles.values()
             for key in bundle.jobs
         }
         #: The jobs that are to run: those without results, and those whose files are needed again.
         self.unfinished = self._unfinished(reuse)
-        #: The jobs that are to run, and all that share a bundle with one of them.
-        self._started = {
-            other for folder in self.unfinished for other in self._bundles.get(folder, [folder])
-        }
+        self._started = {self.markers.get(folder, folder) for folder in self.unfinished}
 
     def of(self, job: Job) -> list[str]:
         """Return the files of other jobs that a job waits for, relative to the build folder."""
-        if job.folder in self._started and job.folder not in self.unfinished:
-            return []  # its bundle runs, and passes it over
+        if self._is_passed_over(job.folder):
+            return []
         return [
             f"{read}/{name}"
             for read, names in self._reads[job.folder]
             for name in self._names(job.folder, read, names)
         ]
 
+    def _is_passed_over(self, folder: str) -> bool:
+        """Whether a job is done, and its bundle runs for others."""
+        return folder not in self.unfinished and self.markers.get(folder) in self._started
+
     def _names(self, folder: str, read: str, names: list[str]) -> list[str]:
-        if read in self._started and read not in self.unfinished:
-            return []  # it is done: its bundle runs for others, which may fail
-        if folder in self.unfinished or read not in self._started:
+        if self._is_passed_over(read):
+            return []  # its bundle may fail
+        if folder in self.unfinished or read not in self.unfinished:
             return names
-        return [RECORD] if read in self._valid and read not in self._bundles else []
+        return [RECORD] if read in self._valid and read not in self.markers else []
 
     def _unfinished(self, reuse: Reuse) -> set[str]:
         left = [folder for folder in self._reads if folder not in reuse.valid]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import own_modules_of
+from fasthep_smk.flow.workflow_checks import exports_of, pickles_of
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.storage import layout, pilots
 from fasthep_smk.storage.job_settings import MOVED, asked_of
@@ -32,9 +33,9 @@ from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.config.run_settings import RunSettings
-    from fasthep_smk.plan.sample import Sampled
     from fasthep_smk.reuse import Reuse
     from fasthep_smk.storage.job_settings import Apart, Launch, Requests
+    from fasthep_smk.util.documents import YamlMapping
 
 #: The shell's test for a job in a container that Snakemake has started: Python is the container's.
 IN_CONTAINER = '[ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]'
@@ -62,51 +63,38 @@ class Written:
         return cls(build, build / "smk" / "Snakefile", build / "smk" / "profile")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contents:
-    """What a translation is to say, before it is written.
+def write(
+    rules: Sequence[Rule],
+    variations: Sequence[Variation],
+    placement: profile.Placement,
+    reuse: Reuse,
+    settings: RunSettings,
+    *,
+    build: Path,
+    root: Path,
+    document: YamlMapping,
+    ignored: Sequence[str],
+    stat: Callable[[str], str],
+) -> Written:
+    """Write the translation of a workflow; files that would not change are left alone.
 
-    ``root`` is the folder the run was started in: relative paths of the workflow start there.
-    ``placement`` is where its jobs go, and ``reuse`` which of them are done. ``ignore_reads`` are
-    patterns of files whose changes do not count, ``pickles_of`` classes whose objects workers may
-    send back; ``stat`` tells size and time of an input file; ``settings`` are for who asks for the
-    results.
+    ``root`` is the folder the run was started in: relative paths of the ``document`` start there.
+    ``placement`` is where its jobs go, and ``reuse`` which of them are done. ``ignored`` are
+    patterns of files whose changes do not count; ``stat`` tells size and time of an input file.
     """
-
-    rules: Sequence[Rule]
-    variations: Sequence[Variation]
-    build: Path
-    root: Path
-    placement: profile.Placement
-    reuse: Reuse
-    settings: RunSettings
-    ignore_reads: Sequence[str]
-    pickles_of: Sequence[str]
-    exports: Sequence[str]
-    stat: Callable[[str], str]
-    sample: Sampled | None = None
-
-
-def write(contents: Contents) -> Written:
-    """Write the translation of a workflow; files that would not change are left alone."""
-    rules, variations, build = contents.rules, contents.variations, contents.build
-    root, workflow, placement = contents.root, contents.settings.workflow, contents.placement
-    seen = (root, workflow.resolve().parent)
-    smk = build / "smk"
+    workflow, smk = settings.workflow, build / "smk"
     for variation in variations:
         target = build / layout.plan(variation.label)
         files.write_text(target, plan_files.slim_text(variation.graph.plan))
-    waits = Waits(rules, contents.reuse)
+    waits = Waits(rules, reuse)
     to_run = bundles.mark(rules, waits, build)
     texts = task_tables.table_texts(
         rules,
         root=root,
         waits=waits,
-        parts=contents.reuse.parts,
-        without=contents.settings.without,
-        sample=contents.sample,
-        sources={rule.name: _sources(rule, variations) for rule in rules},
-        stat=contents.stat,
+        parts=reuse.parts,
+        sources=lambda rule: _sources(rule, variations),
+        stat=stat,
     )
     for name, text in texts.items():
         files.write_text(build / layout.table(name), text)
@@ -114,7 +102,8 @@ def write(contents: Contents) -> Written:
         if stale.stem not in texts:
             stale.unlink()
     files.write_text(build / layout.PARTITIONS, task_tables.partitions_text(rules))
-    files.write_text(build / layout.RUN, json.dumps(_launch(contents), indent=1) + "\n")
+    launch = _launch(root, workflow, variations, document, ignored)
+    files.write_text(build / layout.RUN, json.dumps(launch, indent=1) + "\n")
     files.write_text(smk / "common.smk", snakefile.COMMON)
     files.write_text(smk / "envs" / "fasthep-smk.yaml", conda_environment())
     files.write_text(build / layout.WORKER, worker_script(rules), executable=True)
@@ -122,9 +111,7 @@ def write(contents: Contents) -> Written:
         (build / layout.TRANSFER).unlink(missing_ok=True)
     written = replace(Written.below(build), bundles=to_run)
     files.write_text(build / layout.RESULTS, result_rules.RULES)
-    files.write_text(
-        build / layout.HOW_TO_ASK, result_rules.how_to_ask(root, workflow, contents.settings)
-    )
+    files.write_text(build / layout.HOW_TO_ASK, result_rules.how_to_ask(root, workflow, settings))
     outside = [rule.name for rule in rules if task_tables.reads_files(rule, root)]
     text = snakefile.render(
         rules, workflow=workflow.name, outside=outside, conda=is_plain(str(build))
@@ -133,6 +120,7 @@ def write(contents: Contents) -> Written:
     for other in written.profile.glob("*"):
         if other.name != "config.yaml":  # Snakemake would read config.v9+.yaml in its place
             files.remove(other)
+    seen = (root, workflow.resolve().parent)
     files.write_text(written.profile / "config.yaml", profile.render(rules, placement, seen=seen))
     pilots.write(placement.crews, build)
     requests = json.dumps(_requests(rules, placement), indent=1)
@@ -162,24 +150,29 @@ def _sources(rule: Rule, variations: Iterable[Variation]) -> dict[str, tuple[str
     return dict(sorted(sources.items()))
 
 
-def _launch(contents: Contents) -> Launch:
+def _launch(
+    root: Path,
+    workflow: Path,
+    variations: Iterable[Variation],
+    document: YamlMapping,
+    ignored: Sequence[str],
+) -> Launch:
     """Return what every job needs to know about where the run was started, and the user's code."""
-    variations, workflow = contents.variations, contents.settings.workflow
-    own, _ = local_modules.folders(contents.root, workflow)
+    own, _ = local_modules.folders(root, workflow)
     named = [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
     plans = (variation.graph.plan for variation in variations)
     modules = sorted({name for plan in plans for name in own_modules_of(plan)})
     texts = [pair for name in modules for pair in op_identity.named_texts(name)]
     return {
-        "launch_folder": str(contents.root),
+        "launch_folder": str(root),
         "workflow": str(workflow.resolve()),
         "own_folders": own,
         "python_path": list(dict.fromkeys(str(Path(item).absolute()) for item in named)),
         "own_modules": sorted({name.partition(".")[0] for name in modules}),
         "named_texts": [(text, str(source)) for text, source in dict.fromkeys(texts)],
-        "ignore_reads": list(contents.ignore_reads),
-        "pickles_of": sorted(contents.pickles_of),
-        "exports": list(contents.exports),
+        "ignore_reads": list(ignored),
+        "pickles_of": sorted(pickles_of(document)),
+        "exports": exports_of(document),
     }
 
 
@@ -194,7 +187,7 @@ def _requests(rules: Sequence[Rule], placement: profile.Placement) -> Requests:
             "wildcards": [*rule.named_by],
             "attempts": {
                 place: [asked_of(attempt) for attempt in attempts]
-                for place, attempts in placement.of_places(rule).items()
+                for place, attempts in placement.by_dataset[rule.name].items()
             },
         }
         for rule in rules

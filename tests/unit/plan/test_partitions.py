@@ -5,7 +5,7 @@ And what is said of a branch that a tree lacks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +13,10 @@ import pytest
 import uproot
 
 from fasthep_smk.config.run_settings import Limit
-from fasthep_smk.flow.missing_branches import Lack
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import (
     Partition,
+    Place,
     SourceFacts,
     check_inputs,
     make_partitions,
@@ -26,7 +26,6 @@ from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity
 from fasthep_smk.storage.inputs import Inputs
 from fasthep_smk.storage.missing_report import markdown
-from fasthep_smk.util.errors import Finding
 from tests.unit.plans import define, graph, histogram, node, router_for
 
 SIM = {"name": "sim", "eventtype": "mc", "files": ["s.root"]}
@@ -107,7 +106,7 @@ def rules_without(
         granularity,
         identity=str,
         router=router_for(plan),
-        without=frozenset(left_out),
+        without=dict.fromkeys(left_out, "it failed"),
     )
     return {rule.name: rule for rule in rules}
 
@@ -124,7 +123,7 @@ def test_what_is_left_out_has_its_job_but_nothing_reads_it() -> None:
         "smk/work/stages_A_to_H/data/0_0",
         "smk/work/stages_A_to_H/sim/0_0",
     ]
-    assert finish.missing == (partition("sim", "1_0"),)
+    assert [part["id"] for part in finish.missing] == ["events__sim__1_0"]
 
 
 def test_jobs_of_partitions_do_not_know_what_is_left_out() -> None:
@@ -152,7 +151,7 @@ def test_only_the_dataset_that_lacks_something_is_merged_again() -> None:
 def test_all_variations_go_without_it_and_what_they_publish_too() -> None:
     complete, reduced = rules_without(varied=True), rules_without(("data", "0_0"), varied=True)
     for job in reduced["finish"].jobs.values():
-        assert job.missing == (partition("data", "0_0"),)
+        assert [part["id"] for part in job.missing] == ["events__data__0_0"]
     assert signatures(reduced, "publish") != signatures(complete, "publish")
 
 
@@ -160,37 +159,26 @@ def test_a_file_that_is_missing_is_not_a_file_that_was_never_listed() -> None:
     """Else the summary of the first would do for the second, and call it incomplete."""
     plan = graph(node("source", "events", tree="events"), define("A", "read.events", "px"))
 
-    def finish(*parts: Partition, without: frozenset[tuple[str, str]] = frozenset()) -> str:
-        rules = make_rules(
-            [Variation(None, plan, parts)],
-            "auto",
-            identity=str,
-            router=router_for(plan),
-            without=without,
-        )
+    def finish(*parts: Partition, without: Mapping[Place, str]) -> str:
+        variations, router = [Variation(None, plan, parts)], router_for(plan)
+        rules = make_rules(variations, "auto", identity=str, router=router, without=without)
         return rules[-1].jobs[""].signature
 
     first, second = partition("sim", "0_0"), partition("sim", "1_0")
-    assert finish(first, second, without=frozenset({("sim", "1_0")})) != finish(first)
+    assert finish(first, second, without={("sim", "1_0"): ""}) != finish(first, without={})
 
 
 def test_of_several_sources_the_one_is_named_that_has_a_branch(tmp_path: Path) -> None:
     with uproot.recreate(tmp_path / "a.root") as out:
         out.mktree("events", {"pt": np.zeros(2)})
         out.mktree("runs", {"run": np.zeros(1)})
-    found: list[tuple[str, str, str | None]] = []
-
-    def note(lacks: Sequence[Lack]) -> list[Finding]:
-        found.extend((one.branch, one.source, one.other) for one in lacks)
-        return []
-
     sources = [
         SourceFacts(f"my {tree}", tree, True, ("pt", "px"), {}, False, None, None)
         for tree in ("events", "runs")
     ]
     inputs = Inputs(tmp_path, tmp_path / "known.json")
-    check_inputs(sources, {"dy": {"files": ["a.root"]}}, inputs, note)
-    assert found == [
+    _, lacks, _ = check_inputs(sources, {"dy": {"files": ["a.root"]}}, inputs)
+    assert [(one.branch, one.source, one.other) for one in lacks] == [
         ("px", "my events", None),
         ("pt", "my runs", "my events"),
         ("px", "my runs", None),

@@ -16,9 +16,8 @@ from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.translate import profile
-from fasthep_smk.translate.by_dataset import by_snakemake_job, stated_of_places
 from fasthep_smk.translate.placement import place
-from fasthep_smk.translate.profile import Placement
+from fasthep_smk.translate.profile import ALL, Placement
 from tests.unit.plans import define, graph, node
 
 MB, GB = 10**6, 10**9
@@ -47,8 +46,11 @@ def workflow(by_dataset: str, execution: str = POOLS) -> tuple[Execution, list[R
     return found, make_rules([variation], "auto", identity=str, router=found.router)
 
 
-def placed(by_dataset: str, execution: str = POOLS) -> tuple[Placement, Rule, list[str]]:
+def placed(
+    by_dataset: str, execution: str = POOLS, together: int = 1
+) -> tuple[Placement, Rule, list[str]]:
     found, rules = workflow(by_dataset, execution)
+    bundle(rules, together)
     placement, findings, notes = place(rules, found)
     assert findings == []
     return placement, rules[0], notes
@@ -84,11 +86,9 @@ def test_what_is_said_of_files_counts_more_than_what_is_said_of_their_dataset() 
 
 
 def test_a_bundle_asks_for_the_most_of_any_of_its_jobs() -> None:
-    placement, rule, _ = placed("{'tt/1.root': {memory: 1GB}, dy: {memory: 2GB}}")
-    bundle([rule], 2)
+    placement, rule, _ = placed("{'tt/1.root': {memory: 1GB}, dy: {memory: 2GB}}", together=2)
     own = placement.by_dataset[rule.name]
-    found = by_snakemake_job(rule, own, placement.attempts[rule.name])
-    assert {name: memories(one)[0] for name, one in found.items()} == {
+    assert {name: memories(one)[0] for name, one in own.items()} == {
         "ttbar/bundle_0": 8 * GB,  # its other file asks for what the pool has
         "dy": 2 * GB,
     }
@@ -97,11 +97,8 @@ def test_a_bundle_asks_for_the_most_of_any_of_its_jobs() -> None:
 @pytest.mark.parametrize("name", ["tt/0.root", "tt/1.root"])
 def test_a_bundle_of_jobs_without_amounts_has_those_of_the_one_that_has_some(name: str) -> None:
     pools = "pools: {default: {config: {sizes: fixed, retries: 2}}}"
-    placement, rule, _ = placed(f"{{{name}: {{memory: 6GB, walltime: 1h}}}}", pools)
-    bundle([rule], 2)
-    own = placement.by_dataset[rule.name]
-    found = by_snakemake_job(rule, own, placement.attempts[rule.name])
-    first = found["ttbar/bundle_0"][0]
+    placement, rule, _ = placed(f"{{{name}: {{memory: 6GB, walltime: 1h}}}}", pools, together=2)
+    first = placement.by_dataset[rule.name]["ttbar/bundle_0"][0]
     assert first.request.memory == 6 * GB
     assert first.place("resources.memory").endswith("memory")
     assert first.request.walltime is None  # the other file may take any time
@@ -110,13 +107,11 @@ def test_a_bundle_of_jobs_without_amounts_has_those_of_the_one_that_has_some(nam
 def test_what_is_said_of_a_file_is_said_of_its_bundle() -> None:
     """A run that measures others does not change it."""
     pools = POOLS.replace("retries: 2", "retries: 2, sizes: auto")
-    placement, rule, _ = placed("{'tt/1.root': {memory: 1GB}, dy: {disk: 2GB}}", pools)
-    bundle([rule], 2)
+    said = "{'tt/1.root': {memory: 1GB}, dy: {disk: 2GB}}"
+    placement, rule, _ = placed(said, pools, together=2)
     both = ("memory", "walltime")
-    own = stated_of_places(placement.own[rule.name], placement.of_places(rule))
-    said = {place: one[0].measured for place, one in own.items()}
-    assert said == {"ttbar/bundle_0": (), "dy": both}
-    assert placement.stated[rule.name][0].measured == both
+    stated = {place: one[0].measured for place, one in placement.stated[rule.name].items()}
+    assert stated == {ALL: both, "ttbar/bundle_0": (), "dy": both}
 
 
 def test_a_file_may_have_the_brackets_of_a_pattern_in_its_name() -> None:
@@ -191,9 +186,8 @@ def test_jobs_of_pilots_keep_the_amounts_of_their_slots() -> None:
         f"execution.sizes.by_dataset has no effect on rules {rule.name}: pilots run their "
         "jobs, and all jobs of a pilot have the same size"
     )
-    hint, *others = notes
-    assert others == [told]
-    assert "fasthep-smk site init slurm my_site" in hint
+    assert notes[0] == told
+    assert "fasthep-smk site init slurm my_site" in notes[1]
 
 
 @pytest.mark.parametrize("said", ["{}", "null", "{memory: null}"])

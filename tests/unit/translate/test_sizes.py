@@ -18,6 +18,7 @@ from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.sites import slurm, slurm_partitions
 from fasthep_smk.translate import profile
 from fasthep_smk.translate.placement import place
+from fasthep_smk.translate.profile import ALL
 from fasthep_smk.translate.snakefile import render
 from tests.support.measured import build_of
 from tests.unit.plans import define, graph, node
@@ -237,7 +238,7 @@ def test_on_a_batch_system_a_job_without_another_attempt_asks_for_what_its_pool_
         placement, _, _ = place(rules, found, build=three_done)
         (rule,) = (one for one in rules if "A" in one.stages)
         assert placement.attempts[rule.name][0].request.memory == memory
-        assert bool(placement.stated[rule.name][0].measured) == (memory < 4 * GB)
+        assert bool(placement.stated[rule.name][ALL][0].measured) == (memory < 4 * GB)
 
 
 def test_on_one_machine_a_job_without_another_attempt_may_last_as_long_as_its_pool_says(
@@ -251,7 +252,7 @@ def test_on_one_machine_a_job_without_another_attempt_may_last_as_long_as_its_po
         (rule,) = (one for one in rules if "A" in one.stages)
         first = placement.attempts[rule.name][0].request
         assert (first.memory, first.walltime) == (1190 * MB, walltime)
-        assert ("walltime" in placement.stated[rule.name][0].measured) == (retries > 0)
+        assert ("walltime" in placement.stated[rule.name][ALL][0].measured) == (retries > 0)
 
 
 @pytest.mark.parametrize("name", ["sim", "s.root", "s*"])
@@ -381,7 +382,7 @@ def test_each_pool_of_a_job_has_nodes_of_its_own() -> None:
         (rule,) = (one for one in rules if "A" in one.stages)
         first, last = placement.attempts[rule.name]
         assert (first.request.memory, last.request.memory) == (2 * GB, memory)
-        most = [one.most["memory"] for one in placement.stated[rule.name]]
+        most = [one.most["memory"] for one in placement.stated[rule.name][ALL]]
         assert most == [64000 * MIB, memory if resources else 500000 * MIB]
 
 
