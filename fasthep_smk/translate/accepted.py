@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path, PurePosixPath
 
 from fasthep_smk.flow import upstream
@@ -19,7 +19,7 @@ from fasthep_smk.util.errors import Findings
 _PLANS = "compile"
 
 
-def check_places(aside: Path, build: Path, sources: Iterable[Path]) -> None:
+def check_places(aside: Path, build: Path, sources: Collection[Path]) -> None:
     """Look whether what was compiled into ``aside`` can be moved to a build folder.
 
     ``sources`` are the workflow and all files that it is made of.
@@ -27,10 +27,9 @@ def check_places(aside: Path, build: Path, sources: Iterable[Path]) -> None:
     Raises:
         Findings: one of the sources is in the place of a file.
     """
-    compiled = _compiled(aside)
-    own = {_identity(source): source for source in sources}
-    for name in compiled:
-        source = own.get(_identity(build / name))
+    for name in _compiled(aside):
+        there = build / name
+        source = next((path for path in sources if there.exists() and there.samefile(path)), None)
         if source is not None:
             raise Findings.one(
                 "the workflow, or a file that it includes, would be overwritten",
@@ -81,11 +80,8 @@ def _noted(build: Path) -> set[str]:
         paths = [PurePosixPath(name) for name in content["files"]]
     except (OSError, files.Altered, KeyError, TypeError):
         return set()
-    return {str(path) for path in paths if path.parts[0:1] == (_PLANS,) and _is_inside(path)}
-
-
-def _is_inside(path: PurePosixPath) -> bool:
-    return len(path.parts) > 1 and ".." not in path.parts
+    inside = (path for path in paths if len(path.parts) > 1 and ".." not in path.parts)
+    return {str(path) for path in inside if path.parts[0] == _PLANS}
 
 
 def _note(build: Path, names: Iterable[str]) -> None:
@@ -107,12 +103,3 @@ def _is_below_link(build: Path, folder: PurePosixPath) -> bool:
     """Whether a folder in ``compile/`` is in fact elsewhere; ``compile`` itself may be."""
     inner = [path for path in (folder, *folder.parents) if len(path.parts) > 1]
     return any((build / path).is_symlink() for path in inner)
-
-
-def _identity(path: Path) -> tuple[int, int] | Path:
-    """Return what tells that two paths lead to one file."""
-    try:
-        status = path.stat()
-    except OSError:  # there is none
-        return path
-    return status.st_dev, status.st_ino

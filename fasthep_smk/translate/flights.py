@@ -103,8 +103,8 @@ class Preflight:
         self._folder = folder
         self._draws = plots or any(map(self._is_large, variations[:1]))
         self._passed: set[str] = set()
-        #: Of what the plans before run.
-        self._contents: set[str] = set()
+        #: Those of the plans before, by their content.
+        self._plots: set[str] = set()
         self._flown = False
         self._left_out: dict[str, None] = {}
         self._process: Watch | None = None
@@ -179,7 +179,7 @@ class Preflight:
             return
         own = [node for node in graph.nodes.values() if self._is_elsewhere(node)]
         left_out = graph.with_readers(node.id for node in own)
-        is_whole = len(chosen) == len({partition.dataset for partition in variation.partitions})
+        is_whole = len(chosen) == len(variation.dataset_names)
         left_out |= {
             node.id
             for node in graph.nodes.values()
@@ -187,22 +187,19 @@ class Preflight:
             or (_is_plot(node) and not self._draws)
             or _writes_anywhere(node)
         }
-        digests = _digests(
-            variation, [self._inputs.identity(partition.file) for partition in chosen.values()]
-        )
+        of_files = [self._inputs.identity(partition.file) for partition in chosen.values()]
+        digests = _digests(variation, of_files)
         passed = self._passed | self._inputs.passed
         new = {name for name, digest in digests.items() if digest not in passed} - left_out
         self._passed |= {digest for name, digest in digests.items() if name not in left_out}
-        contents = {name: repr(_content(node)) for name, node in graph.nodes.items()}
-        new -= self._like_before(graph, new, digests, contents)
-        plots = {name for name, node in graph.nodes.items() if _is_plot(node)}
-        self._contents |= {contents[name] for name in new | plots}
+        # Whether a plot can be drawn does not change with a variation.
+        plots = {name: repr(_content(node)) for name, node in graph.nodes.items() if _is_plot(node)}
+        new -= {name for name, content in plots.items() if content in self._plots}
+        self._plots.update(plots.values())
         if new:
             self._left_out |= dict.fromkeys(node.stage for node in own)
             sources = sources_of(graph.nodes.values())
-            edited = not passed.isdisjoint(digests.values())
-            asks_all = not edited or any(not graph.nodes[name].published for name in new)
-            most = _MOST_DATASETS if asks_all and not self._flown else 0
+            most = 0 if self._flown else _MOST_DATASETS
             self._flown = True
             yield _Flight(
                 graph,
@@ -211,48 +208,23 @@ class Preflight:
                 all(source.honours_ranges for source in sources),
             )
 
-    def _like_before(
-        self, graph: Graph, new: set[str], digests: Mapping[str, str], contents: Mapping[str, str]
-    ) -> set[str]:
-        """Return which nodes run in an earlier plan in the same way, but for their inputs.
-
-        Whether a plot can be drawn does not change with a variation. Nor does whether one of
-        FAST-HEP's operations passes that an edit has changed, if its inputs have passed before it.
-        """
-        alike = set[str]()
-        for name in (name for name in graph.nodes if name in new):
-            node = graph.nodes[name]
-            has_passed = node.published and all(
-                ref.node in alike or digests[ref.node] in self._inputs.passed for ref in node.inputs
-            )
-            if contents[name] in self._contents and (has_passed or _is_plot(node)):
-                alike.add(name)
-        return alike
-
     def _first_of_datasets(self, variation: Variation) -> dict[str, Partition]:
         """Return the first partition of each dataset that has events, if that can be told."""
-        sources = sources_of(variation.graph.nodes.values())
-        trees = [source.tree for source in sources if source.tree is not None]
+        events = counting([variation.graph], self._inputs)
         firsts: dict[str, Partition] = {}
         with_events = set[str]()
         for partition in variation.partitions:
             remote = is_remote(partition.file)
             silent = remote and server_of(partition.file) in self._inputs.silent
-            if (
-                partition.dataset in with_events
-                or silent
-                or (partition.dataset, partition.part) in self._without
-            ):
+            if partition.dataset in with_events or silent or partition.place in self._without:
                 continue
             firsts.setdefault(partition.dataset, partition)
-            entries = None
-            if trees and not remote:
-                looked = self._inputs.look([partition.file], trees)[partition.file]
-                entries = max(looked.entries.values(), default=0)
-            if entries is None or entries > (partition.start or 0):
-                firsts[partition.dataset] = (
-                    partition if partition.stop is not None else replace(partition, stop=entries)
-                )
+            number = events(partition)
+            if number != 0:
+                stop = partition.stop
+                if stop is None and number is not None:
+                    stop = (partition.start or 0) + number
+                firsts[partition.dataset] = replace(partition, stop=stop)
                 with_events.add(partition.dataset)
         return firsts
 
@@ -370,11 +342,7 @@ def _needed(
 
 
 def _digests(variation: Variation, of_files: Sequence[str]) -> dict[str, str]:
-    """Return for each node what its success follows from.
-
-    Of the one histogram that a plot reads, only the shape counts, and no number in it: whether it
-    can be drawn does not change with bins.
-    """
+    """Return for each node what its success follows from."""
     graph = variation.graph
     context = graph.plan.context
     datasets = {
@@ -386,13 +354,7 @@ def _digests(variation: Variation, of_files: Sequence[str]) -> dict[str, str]:
     around = [graph.surroundings, repr(settings), *of_files]
     digests: dict[str, str] = {}
     for node in graph.nodes.values():
-        reads: list[object] = [
-            _shape(_content(graph.nodes[ref.node]))
-            if _is_plot(node) and len(node.inputs) == 1
-            else digests[ref.node]
-            for ref in node.inputs
-        ]
-        reads += [[ref.port, ref.name] for ref in node.inputs]
+        reads = [[digests[ref.node], ref.port, ref.name] for ref in node.inputs]
         own = variation.label if node.sees_variation and not node.published else ""
         digests[node.id] = files.digest_of([around, own, repr([_content(node), reads])])
     return digests
@@ -429,15 +391,6 @@ def _writes_anywhere(node: Node) -> bool:
     return (
         node.role == "sink" and not node.published and any(text.startswith("/") for text in texts)
     )
-
-
-def _shape(value: object) -> object:
-    """Return a value with 0 for each number in it."""
-    if isinstance(value, Mapping):
-        return {key: _shape(below) for key, below in value.items()}
-    if isinstance(value, list | tuple):
-        return [_shape(below) for below in value]
-    return 0 if type(value) in (int, float) else value
 
 
 def _limit_memory() -> None:

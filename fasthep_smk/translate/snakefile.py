@@ -162,13 +162,6 @@ _SENTENCE = {
     "publish": "Write the manifests that all variations share",
 }
 
-#: What only HTCondor's plugin reads.
-_HTCONDORS = frozenset({"htcondor_request_mem_mb", "htcondor_request_disk_mb", "request_gpus"})
-_ON_HTCONDOR = """\
-# These rules run on any executor, with any profile. HTCondor's plugin does not read mem_mb, disk_mb
-# and gpu, but htcondor_request_mem_mb, htcondor_request_disk_mb and request_gpus.
-"""
-
 
 def render(
     rules: Iterable[Rule], *, workflow: str, outside: Collection[str], conda: bool = True
@@ -183,7 +176,8 @@ def render(
     parts = [
         f"# Rules of the FAST-HEP workflow {comment(workflow)}, written by fasthep-smk.\n"
         "# The next translation overwrites this file: change the workflow or the profile instead.\n"
-        f"{_on_htcondor(rules)}"
+        "# HTCondor's plugin does not read mem_mb, disk_mb and gpu, but htcondor_request_mem_mb,\n"
+        "# htcondor_request_disk_mb and request_gpus.\n"
         "\n\n"
         'include: "common.smk"\n'
         "\n\n"
@@ -260,12 +254,6 @@ def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, outside: bool)
         "    shell:\n"
         f"        {literal(' '.join(words))}\n"
     )
-
-
-def _on_htcondor(rules: Iterable[Rule]) -> str:
-    """Return the comment on resources that only HTCondor reads, where a rule asks for some."""
-    asked = [resources(list(rule.route.attempts)) for rule in rules]
-    return _ON_HTCONDOR if any(_HTCONDORS & of_rule.keys() for of_rule in asked) else ""
 
 
 def _inputs(rule: Rule, makers: Mapping[str, Rule], *, outside: bool) -> str:
