@@ -162,6 +162,11 @@ class Rule:
             return self.wildcards
         return (*(name for name in self.wildcards[:-1] if name != "variation"), "bundle")
 
+    @property
+    def together(self) -> int:
+        """How many of its jobs one of Snakemake's runs, at most."""
+        return max((len(bundle.jobs) for bundle in self.bundles.values()), default=1)
+
     def snakemake_jobs(self) -> list[tuple[Mapping[str, str], list[Job]]]:
         """Return Snakemake's jobs by their wildcards, each with those of ours that it runs."""
         if not self.bundles:

@@ -31,7 +31,6 @@ BATCH_JOBS = "smk/batch_jobs.jsonl"
 #: What a run says that has lost its terminal, or never had one.
 OUTPUT = "debug/distributed/run.log"
 TASKS = "smk/tasks"
-PARTITIONS = "smk/partitions.tsv"
 #: How the names of histograms end in the formats of ``smk: {export: [...]}``.
 EXPORTED = {"root": ".root", "uhi": ".uhi.json"}
 #: Rules for a Snakefile of a user's own: how to ask what is made, and what was handed over last.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
-from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest
+from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.config.routing import Router
 from fasthep_smk.config.site import Site, as_two_levels
 from fasthep_smk.plan.rules import Rule, asked_by
@@ -122,7 +122,7 @@ def place(
         fallback_after = {}
     placement = Placement(
         site,
-        _workers(execution, [pool.pool for series in attempts.values() for pool in series]),
+        _workers(execution, [attempt.pool for of_rule in attempts.values() for attempt in of_rule]),
         attempts,
         execution.router.retries,
         joined(rules, execution),
@@ -138,31 +138,7 @@ def place(
             if (own := {at: series for at, series in by_place.items() if at != ALL})
         },
     )
-    return (
-        replace(placement, changing=_changing(placement)),
-        list({str(item): item for item in findings}.values()),
-        notes,
-    )
-
-
-def _changing(placement: Placement) -> frozenset[str]:
-    """Return the rules whose jobs may ask for other amounts while a run goes on.
-
-    Where jobs travel, share a batch job or are started by a Snakemake on their node, as they are by
-    executors that we do not know, they ask for what the translation knows. Pilots are cut into
-    slots once.
-    """
-    environment = placement.environment
-    contained_in = environment is not None and environment.image is not None
-    if placement.transfers or contained_in or placement.site.system not in SYSTEMS:
-        return frozenset()
-    return frozenset(
-        name
-        for name, by_place in placement.stated.items()
-        if any(attempt.may_change for series in by_place.values() for attempt in series)
-        and name not in placement.together
-        and not any(attempt.pilot for attempt in placement.attempts[name])
-    )
+    return placement, list({str(item): item for item in findings}.values()), notes
 
 
 def joined(rules: Iterable[Rule], execution: Execution) -> dict[str, int]:

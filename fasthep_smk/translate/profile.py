@@ -14,7 +14,7 @@ import yaml
 from fasthep_smk import sites
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.environment import Environment
-from fasthep_smk.config.requests import Attempt
+from fasthep_smk.config.requests import SYSTEMS, Attempt
 from fasthep_smk.config.site import MAPPINGS, Site, as_mapping, as_two_levels
 from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
@@ -58,10 +58,9 @@ class Placement:
 
     ``attempts`` are those of each rule, by its name, with no more than the site can give;
     ``by_dataset`` are, by rules and places, those of Snakemake's jobs that have amounts of their
-    own. ``stated`` is what is said of both, with ``ALL`` as the place of the first; ``history``
-    what earlier jobs took, and ``changing`` the rules whose jobs may ask for something else while
-    the run goes on. ``together`` is how many jobs of a rule share one of the batch system, where
-    several do.
+    own. ``stated`` is what is said of both, with ``ALL`` as the place of the first, and ``history``
+    what earlier jobs took. ``together`` is how many jobs of a rule share one of the batch system,
+    where several do.
     ``fallback_after`` is how many seconds jobs of a rule wait in a queue before they go to their
     fallback.
     ``credentials`` are what jobs require, ``staging`` and ``environment`` how files reach them and
@@ -81,7 +80,6 @@ class Placement:
     by_dataset: Mapping[str, Mapping[str, tuple[Attempt, ...]]] = field(default_factory=dict)
     stated: Mapping[str, Mapping[str, tuple[Attempt, ...]]] = field(default_factory=dict)
     history: History = field(default_factory=dict)
-    changing: frozenset[str] = frozenset()
 
     @property
     def image(self) -> str | None:
@@ -93,6 +91,25 @@ class Placement:
     def transfers(self) -> bool:
         """Whether jobs are sent what they need."""
         return self.staging.sends(self.site.system)
+
+    @property
+    def changing(self) -> frozenset[str]:
+        """The rules whose jobs may ask for other amounts while a run goes on.
+
+        Where jobs travel, share a batch job or are started by a Snakemake on their node, as they
+        are by executors that we do not know, they ask for what the translation knows. Pilots are
+        cut into slots once.
+        """
+        is_contained = self.environment is not None and self.environment.image is not None
+        if self.transfers or is_contained or self.site.system not in SYSTEMS:
+            return frozenset()
+        return frozenset(
+            name
+            for name, by_place in self.stated.items()
+            if any(attempt.may_change for series in by_place.values() for attempt in series)
+            and name not in self.together
+            and not any(attempt.pilot for attempt in self.attempts[name])
+        )
 
     def longest(self, attempt: Attempt) -> int | None:
         """Return for how many seconds a job may last at most, also several in one; ``None``: any.

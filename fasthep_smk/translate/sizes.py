@@ -277,9 +277,9 @@ def history_of(
 def changing(rules: Iterable[Rule], placement: Placement) -> str:
     """Return the text of ``sizes.json``: of the rules whose jobs may ask for other amounts."""
     by_rule: dict[str, Changing] = {}
-    for rule in (rule for rule in rules if rule.name in placement.changing):
+    names = placement.changing
+    for rule in (rule for rule in rules if rule.name in names):
         by_place = placement.stated[rule.name]
-        most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
         by_rule[rule.name] = Changing(
             stated=by_place[ALL],
             own={place: attempts for place, attempts in by_place.items() if place != ALL},
@@ -290,9 +290,10 @@ def changing(rules: Iterable[Rule], placement: Placement) -> str:
             },
             # Rules that were bundled since have other names for their jobs.
             wildcards=rule.named_by,
-            together=most,
+            together=rule.together,
             longest=tuple(
-                placement.longest(attempt) if most > 1 else None for attempt in by_place[ALL]
+                placement.longest(attempt) if rule.together > 1 else None
+                for attempt in by_place[ALL]
             ),
         )
     return msgspec.json.encode(by_rule).decode() + "\n"

@@ -329,19 +329,14 @@ def lengthened(
 
     ``longest`` says for how many seconds an attempt may last at most, if that is known.
     """
-    most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
-    return [
-        replace(attempt, request=replace(attempt.request, walltime=_times(attempt, most, longest)))
-        for attempt in attempts
-    ]
-
-
-def _times(attempt: Attempt, number: int, longest: Callable[[Attempt], int | None]) -> int | None:
-    walltime = attempt.request.walltime
-    if walltime is None or number == 1:
-        return walltime
-    limit = longest(attempt)
-    return walltime * number if limit is None else max(walltime, min(walltime * number, limit))
+    number, lengthened = rule.together, list[Attempt]()
+    for attempt in attempts:
+        walltime = attempt.request.walltime
+        if walltime is not None and number > 1:
+            together, limit = walltime * number, longest(attempt)
+            walltime = together if limit is None else max(walltime, min(together, limit))
+        lengthened.append(replace(attempt, request=replace(attempt.request, walltime=walltime)))
+    return lengthened
 
 
 def by_attempt(values: Sequence[str | int]) -> str:

@@ -1,13 +1,10 @@
 """The task tables: for each rule what its jobs are, for Snakemake and for the worker.
 
-One JSON file per rule (`fasthep_smk.storage.task_table`): what a job reads and makes is nested. The
-partitions alone are a flat table, for people.
+One JSON file per rule (`fasthep_smk.storage.task_table`): what a job reads and makes is nested.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -82,24 +79,6 @@ def table_texts(
 def reads_files(rule: Rule, root: Path) -> bool:
     """Whether Snakemake is told of files from outside the build folder for some job of a rule."""
     return any(_local_files(job, root) for job in rule.jobs.values())
-
-
-def partitions_text(rules: Iterable[Rule]) -> str:
-    """Return all partitions as tab-separated values, for a spreadsheet.
-
-    Entries are counted from 0, ``stop`` is the one after the last; both are empty where a partition
-    is a whole file whose number of entries was not asked for. Relative files are in the folder
-    that the run was started in.
-    """
-    partitions = {
-        job.partition: None for rule in rules for job in rule.jobs.values() if job.partition
-    }
-    text = io.StringIO()
-    table = csv.writer(text, delimiter="\t", lineterminator="\n")
-    table.writerow(["dataset", "part", "source", "file", "start", "stop"])
-    for part in partitions:
-        table.writerow([part.dataset, part.part, part.source, part.file, part.start, part.stop])
-    return text.getvalue()
 
 
 def _table(rule: Rule, jobs: Mapping[str, JobEntry], sources: Sources) -> TaskTable:

@@ -317,8 +317,18 @@ def plan(compiled: Compiled) -> Planned:
     )
     reruns = asked.tokens(earlier, settings.rerun)
     variations, warnings = _variations(compiled, named, reruns)
-    if strange := _unknown_stages(settings, variations):
-        raise WrongArgument(strange)
+    nodes = [node for item in variations for node in item.graph.nodes.values()]
+    stages = dict.fromkeys(
+        str(node.meta["stage_id"]) for node in nodes if node.meta.get("stage_id")
+    )
+    problem, key = "the workflow has no such stage", "--rerun"
+    unknown_stages = [
+        not_among(name, stages, problem=problem, file=compiled.shown, key=key)
+        for name in settings.rerun
+        if name not in stages
+    ]
+    if unknown_stages:
+        raise WrongArgument(unknown_stages)
     findings = name_findings(variations, workflow=compiled.shown)
     findings += output_findings(variations, workflow=compiled.shown)
     _refuse(findings, compiled)
@@ -506,28 +516,13 @@ def _variations(
     return variations, list(dict.fromkeys(warnings))
 
 
-def _unknown_stages(settings: RunSettings, variations: Iterable[Variation]) -> list[Finding]:
-    nodes = [node for item in variations for node in item.graph.nodes.values()]
-    stages = list(
-        dict.fromkeys(str(node.meta["stage_id"]) for node in nodes if node.meta.get("stage_id"))
-    )
-    problem = "the workflow has no such stage"
-    return [
-        not_among(name, stages, problem=problem, file=str(settings.workflow), key="--rerun")
-        for name in settings.rerun
-        if name not in stages
-    ]
-
-
 def _selected(
     compiled: list[CompiledPlan], wanted: str | None, workflow: str
 ) -> list[CompiledPlan]:
-    if wanted is None:
-        return compiled
-    names = [variant.variation for variant in compiled if variant.variation is not None]
-    chosen = [variant for variant in compiled if variant.variation == wanted]
+    chosen = [variant for variant in compiled if wanted in (None, variant.variation)]
     if not chosen:
-        close = nearest(wanted, names)
+        names = [variant.variation for variant in compiled if variant.variation is not None]
+        close = nearest(str(wanted), names)
         raise WrongArgument.one(
             "the workflow has no such variation",
             file=workflow,

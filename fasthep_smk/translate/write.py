@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -41,6 +40,17 @@ if TYPE_CHECKING:
 IN_CONTAINER = '[ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]'
 #: And in a conda environment: Snakemake puts such a file beside those that it has made.
 IN_CONDA = '[ -e "${CONDA_PREFIX:-}.env_setup_done" ]'
+
+#: An environment for conda, if somebody tells Snakemake to make one.
+_CONDA = """\
+channels:
+  - conda-forge
+dependencies:
+  - python ={}.{}
+  - pip
+  - pip:
+      - fasthep-smk =={}
+"""
 
 #: What Snakemake quotes wrongly or replaces in a path, and what stands between two of them.
 _NOT_BOUND = frozenset("'$\\:,\n")
@@ -101,11 +111,11 @@ def write(
     for stale in (build / layout.TASKS).glob("*.json"):
         if stale.stem not in texts:
             stale.unlink()
-    files.write_text(build / layout.PARTITIONS, task_tables.partitions_text(rules))
     launch = _launch(root, workflow, variations, document, ignored)
     files.write_text(build / layout.RUN, json.dumps(launch, indent=1) + "\n")
     files.write_text(smk / "common.smk", snakefile.COMMON)
-    files.write_text(smk / "envs" / "fasthep-smk.yaml", conda_environment())
+    environment = _CONDA.format(*sys.version_info[:2], metadata.version("fasthep-smk"))
+    files.write_text(smk / "envs" / "fasthep-smk.yaml", environment)
     files.write_text(build / layout.WORKER, worker_script(rules), executable=True)
     if not placement.transfers:
         (build / layout.TRANSFER).unlink(missing_ok=True)
@@ -235,28 +245,6 @@ def begin_alone(more: str = "") -> str:
         f'    case $0 in */{layout.WORKER}) cd "${{0%/{layout.WORKER}}}" || exit 2 ;; esac\n'
         "    shift 2\n"
         "fi\n"
-    )
-
-
-def conda_environment() -> str:
-    """Return the environment of jobs for conda: this package, and the packages that it requires.
-
-    An index need not have this package: pip gets it from where it was installed from (PEP 610).
-    """
-    needs = ["fasthep-smk"]
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        ours = metadata.distribution("fasthep-smk")
-        origin = json.loads(ours.read_text("direct_url.json") or "{}")
-        url, vcs = origin.get("url"), origin.get("vcs_info")
-        if vcs:
-            url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
-        needs = [f"fasthep-smk @ {url}" if url else f"fasthep-smk =={ours.version}"]
-        needs += [need for need in ours.requires or () if "extra ==" not in need]
-    python = ".".join(map(str, sys.version_info[:2]))
-    lines = "".join(f"      - {json.dumps(need, ensure_ascii=False)}\n" for need in needs)
-    return (
-        "channels:\n  - conda-forge\n"
-        f"dependencies:\n  - python ={python}\n  - pip\n  - pip:\n{lines}"
     )
 
 

@@ -6,17 +6,14 @@ import json
 import re
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import jsonschema
 import msgspec
 import pytest
 import yaml
-from packaging.requirements import Requirement
 
 from fasthep_smk.storage.task_table import TaskTable
-from fasthep_smk.translate.write import conda_environment
 from tests.integration.conftest import Run
 from tests.support.forms import some
 
@@ -162,47 +159,3 @@ def test_the_profile_asks_for_what_a_run_of_many_small_jobs_needs(analysis: Path
     root = Path(__file__).parents[2]
     ours = yaml.safe_load((root / "fasthep_smk/config/profiles/local/config.yaml").read_text())
     assert {key: profile[key] for key in ours} == ours
-
-
-def test_the_conda_environment_is_what_the_package_needs(analysis: Path, smk: Run) -> None:
-    """By its own metadata, and the package from where it is installed: here, this repository."""
-    smk("translate", "workflow.yaml", cwd=analysis)
-    written = yaml.safe_load((analysis / "build/smk/envs/fasthep-smk.yaml").read_text())
-    *others, by_pip = written["dependencies"]
-    assert others == [f"python ={sys.version_info.major}.{sys.version_info.minor}", "pip"]
-    itself, *needs = by_pip["pip"]
-    assert itself == f"fasthep-smk @ {Path(__file__).parents[2].as_uri()}"
-    wanted = [Requirement(one) for one in metadata.requires("fasthep-smk") or ()]
-    found = [Requirement(one) for one in needs]
-    assert found == [one for one in wanted if one.marker is None]
-    assert "fasthep-cli" in {one.name for one in found}
-
-
-@pytest.mark.parametrize(
-    ("origin", "named"),
-    [
-        (None, "fasthep-smk ==1.2.3"),
-        (
-            {"url": "https://a.org/s.git", "vcs_info": {"vcs": "git", "commit_id": "1a2b"}},
-            "fasthep-smk @ git+https://a.org/s.git@1a2b",
-        ),
-        (
-            {"url": "https://a.org/s.whl", "archive_info": {}},
-            "fasthep-smk @ https://a.org/s.whl",
-        ),
-    ],
-)
-def test_the_conda_environment_has_the_package_from_where_it_was_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: object, named: str
-) -> None:
-    about = tmp_path / "fasthep_smk-1.2.3.dist-info"
-    about.mkdir()
-    text = "Metadata-Version: 2.1\nName: fasthep-smk\nVersion: 1.2.3\n"
-    extra = "Requires-Dist: b>=2; extra == 'more'\nRequires-Dist: c; python_version < '4'\n"
-    (about / "METADATA").write_text(f"{text}Requires-Dist: a<2,>=1\n{extra}")
-    if origin is not None:
-        (about / "direct_url.json").write_text(json.dumps(origin))
-    monkeypatch.syspath_prepend(tmp_path)
-    written = yaml.safe_load(conda_environment())
-    needs = [named, "a<2,>=1", "c; python_version < '4'"]
-    assert written["dependencies"][-1]["pip"] == needs

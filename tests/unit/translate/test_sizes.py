@@ -18,7 +18,7 @@ from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.sites import slurm, slurm_partitions
 from fasthep_smk.translate import profile
 from fasthep_smk.translate.placement import place
-from fasthep_smk.translate.profile import ALL
+from fasthep_smk.translate.profile import ALL, Placement
 from fasthep_smk.translate.snakefile import render
 from tests.support.measured import build_of
 from tests.unit.plans import define, graph, node
@@ -49,6 +49,20 @@ def workflow(
     return found, make_rules([variation], "auto", identity=str, router=found.router)
 
 
+def of_stage(
+    execution: Execution, rules: list[Rule], **how: Any
+) -> tuple[tuple[Attempt, ...], Placement, list[str]]:
+    """Return what the attempts of the stage's jobs ask for, their placement, and notes."""
+    placement, findings, notes = place(rules, execution, **how)
+    assert findings == []
+    (rule,) = (one for one in rules if "A" in one.stages)
+    return placement.attempts[rule.name], placement, notes
+
+
+def memories(attempts: tuple[Attempt, ...]) -> list[int | None]:
+    return [one.request.memory for one in attempts]
+
+
 def size(**said: Any) -> Size:
     given: dict[str, Any] = {
         "stages": ("A",),
@@ -62,11 +76,9 @@ def size(**said: Any) -> Size:
 def asked(stage: dict[str, Any] | None, *sizes: Size) -> list[tuple[int | None, int | None]]:
     """Return memory and time of the attempts of the stage's jobs."""
     execution, rules = workflow(stage)
-    placement, findings, notes = place(rules, execution, sizes=sizes)
-    assert (findings, notes) == ([], [])
-    (rule,) = (one for one in rules if "A" in one.stages)
-    requests = [one.request for one in placement.attempts[rule.name]]
-    return [(one.memory, one.walltime) for one in requests]
+    attempts, _, notes = of_stage(execution, rules, sizes=sizes)
+    assert notes == []
+    return [(one.request.memory, one.request.walltime) for one in attempts]
 
 
 def test_jobs_ask_for_what_was_measured_and_for_more_when_tried_again() -> None:
@@ -111,9 +123,7 @@ def test_an_amount_is_said_to_be_that_of_the_stage_that_takes_most() -> None:
         size(memory=1 * GB, walltime=60),
         size(stages=("read.events",), memory=3 * GB, walltime=30, key="sizes[1]"),
     ]
-    placement, _, _ = place(rules, execution, sizes=entries)
-    (rule,) = (one for one in rules if "A" in one.stages)
-    first = placement.attempts[rule.name][0]
+    (first, *_), _, _ = of_stage(execution, rules, sizes=entries)
     assert first.place("resources.memory") == "s.yaml: sizes[1].ask.memory"
     assert first.place("config.walltime") == (
         "s.yaml: sizes[0].ask.walltime, s.yaml: sizes[1].ask.walltime"
@@ -176,12 +186,10 @@ def automatic(
 ) -> list[tuple[int | None, int | None]]:
     """Return memory and time of the attempts of the stage's jobs where earlier ones are done."""
     found, rules = workflow(stage, execution)
-    placement, findings, notes = place(rules, found, build=build)
-    assert (findings, notes) == ([], [])
-    (rule,) = (one for one in rules if "A" in one.stages)
-    assert placement.submitted_as()[rule.name] == place(rules, found)[0].submitted_as()[rule.name]
-    requests = [one.request for one in placement.attempts[rule.name]]
-    return [(one.memory, one.walltime) for one in requests]
+    attempts, placement, notes = of_stage(found, rules, build=build)
+    assert notes == []
+    assert placement.submitted_as() == place(rules, found)[0].submitted_as()
+    return [(one.request.memory, one.request.walltime) for one in attempts]
 
 
 @pytest.fixture
@@ -218,10 +226,8 @@ def test_what_a_stage_says_itself_stays(three_done: Path) -> None:
 
 
 def test_a_file_of_sizes_counts_more_than_what_earlier_jobs_took(three_done: Path) -> None:
-    found, rules = workflow(None, AUTO)
-    placement, _, _ = place(rules, found, sizes=[size(memory=2 * GB)], build=three_done)
-    (rule,) = (one for one in rules if "A" in one.stages)
-    assert placement.attempts[rule.name][0].request.memory == 2 * GB
+    attempts, _, _ = of_stage(*workflow(None, AUTO), sizes=[size(memory=2 * GB)], build=three_done)
+    assert attempts[0].request.memory == 2 * GB
 
 
 def test_on_a_batch_system_a_job_without_another_attempt_asks_for_what_its_pool_has(
@@ -234,11 +240,10 @@ def test_on_a_batch_system_a_job_without_another_attempt_asks_for_what_its_pool_
         ("slurm", 1, 1190 * MB),
     ):
         text = f"strategy: {system}\n" + AUTO.replace("retries: 3", f"retries: {retries}")
-        found, rules = workflow(None, text)
-        placement, _, _ = place(rules, found, build=three_done)
-        (rule,) = (one for one in rules if "A" in one.stages)
-        assert placement.attempts[rule.name][0].request.memory == memory
-        assert bool(placement.stated[rule.name][ALL][0].measured) == (memory < 4 * GB)
+        (first, *_), placement, _ = of_stage(*workflow(None, text), build=three_done)
+        assert first.request.memory == memory
+        stated = [series[ALL][0] for series in placement.stated.values()]
+        assert {bool(one.measured) for one in stated} == {memory < 4 * GB}
 
 
 def test_on_one_machine_a_job_without_another_attempt_may_last_as_long_as_its_pool_says(
@@ -247,12 +252,9 @@ def test_on_one_machine_a_job_without_another_attempt_may_last_as_long_as_its_po
     """It would be ended there, too, and there would be no attempt with more time."""
     for retries, walltime in ((0, 7200), (1, 180)):
         text = AUTO.replace("retries: 3", f"retries: {retries}")
-        found, rules = workflow(None, text)
-        placement, _, _ = place(rules, found, build=three_done)
-        (rule,) = (one for one in rules if "A" in one.stages)
-        first = placement.attempts[rule.name][0].request
-        assert (first.memory, first.walltime) == (1190 * MB, walltime)
-        assert ("walltime" in placement.stated[rule.name][ALL][0].measured) == (retries > 0)
+        (first, *_), _, _ = of_stage(*workflow(None, text), build=three_done)
+        assert (first.request.memory, first.request.walltime) == (1190 * MB, walltime)
+        assert ("walltime" in first.measured) == (retries > 0)
 
 
 @pytest.mark.parametrize("name", ["sim", "s.root", "s*"])
@@ -267,18 +269,14 @@ def test_jobs_with_amounts_of_their_own_are_no_measure_of_others(
         job["dataset"] = "sim"
         job["partition"] = {"id": "p", "file": "s.root", "start": None, "stop": None}
     path.write_text(json.dumps(table))
-    placement, _, _ = place(rules, found, build=three_done)
-    (rule,) = (one for one in rules if "A" in one.stages)
-    assert placement.attempts[rule.name][0].request.memory == 4 * GB
+    (first, *_), _, _ = of_stage(found, rules, build=three_done)
+    assert first.request.memory == 4 * GB
 
 
 def first_asked(execution: str, build: Path | None = None) -> list[int | None]:
     """Return the memory of the attempts of the stage's jobs."""
-    found, rules = workflow(None, execution)
-    placement, findings, notes = place(rules, found, build=build)
-    assert findings == []
-    (rule,) = (one for one in rules if "A" in one.stages)
-    asked = [one.request.memory for one in placement.attempts[rule.name]]
+    attempts, _, notes = of_stage(*workflow(None, execution), build=build)
+    asked = memories(attempts)
     # It is said once, where it is so.
     first = "no memory is set: jobs request 2 GB per cpu at first"
     said = [note for note in notes if first in note]
@@ -373,16 +371,11 @@ def test_each_pool_of_a_job_has_nodes_of_its_own() -> None:
     small = "default: {config: {slurm: {partition: main}, retries: 1}}"
     for resources, memory in (("", 8 * GB), ("resources: {memory: 200GB}, ", 200 * GB)):
         big = f"big: {{{resources}config: {{sizes: auto, slurm: {{partition: big}}}}}}"
-        found, rules = workflow(
-            {"prefer": "default", "fallback": "big"},
-            f"strategy: slurm\npools: {{{small}, {big}}}",
-        )
-        placement, findings, _ = place(rules, found)
-        assert findings == []
-        (rule,) = (one for one in rules if "A" in one.stages)
-        first, last = placement.attempts[rule.name]
-        assert (first.request.memory, last.request.memory) == (2 * GB, memory)
-        most = [one.most["memory"] for one in placement.stated[rule.name][ALL]]
+        stage = {"prefer": "default", "fallback": "big"}
+        text = f"strategy: slurm\npools: {{{small}, {big}}}"
+        attempts, _, _ = of_stage(*workflow(stage, text))
+        assert memories(attempts) == [2 * GB, memory]
+        most = [one.most["memory"] for one in attempts]
         assert most == [64000 * MIB, memory if resources else 500000 * MIB]
 
 
@@ -390,12 +383,9 @@ def test_each_pool_of_a_job_has_nodes_of_its_own() -> None:
 @pytest.mark.parametrize("learns", ["auto", "fixed"])
 def test_what_a_file_says_grows_up_to_the_largest_node(learns: str) -> None:
     pool = f"{{default: {{config: {{sizes: {learns}, slurm: {{partition: main}}}}}}}}"
-    found, rules = workflow(None, f"strategy: slurm\nconfig: {{retries: 2}}\npools: {pool}")
-    placement, findings, _ = place(rules, found, sizes=[size(memory=30 * GB)])
-    assert findings == []
-    (rule,) = (one for one in rules if "A" in one.stages)
-    asked = [one.request.memory for one in placement.attempts[rule.name]]
-    assert asked == [30 * GB, 60 * GB, 64000 * MIB]
+    text = f"strategy: slurm\nconfig: {{retries: 2}}\npools: {pool}"
+    attempts, _, _ = of_stage(*workflow(None, text), sizes=[size(memory=30 * GB)])
+    assert memories(attempts) == [30 * GB, 60 * GB, 64000 * MIB]
 
 
 def test_other_executors_are_left_alone(tmp_path: Path) -> None:
@@ -405,9 +395,8 @@ def test_other_executors_are_left_alone(tmp_path: Path) -> None:
     found, _ = read_execution(document, {}, profile=str(tmp_path), workflow="workflow.yaml")
     assert found is not None
     _, rules = workflow(None, "config: {retries: 2}")
-    placement, findings, _ = place(rules, found)
-    assert findings == []
-    assert {one.request.memory for given in placement.attempts.values() for one in given} == {None}
+    attempts, _, _ = of_stage(found, rules)
+    assert memories(attempts) == [None] * 3
 
 
 def test_the_largest_node_of_slurm_is_that_of_the_jobs_partition(
@@ -428,18 +417,16 @@ def test_the_largest_node_of_slurm_is_that_of_the_jobs_partition(
 def test_a_stage_with_a_timeout_has_no_more_time_whatever_a_file_says() -> None:
     assert [time for _, time in asked({"timeout": 1800}, size(walltime=600))] == [600, *[1800] * 3]
     unlimited = "pools: {default: {config: {retries: 1}}}"
-    execution, rules = workflow(None, unlimited)
-    placement, _, _ = place(rules, execution, sizes=[size(walltime=600)])
-    (rule,) = (one for one in rules if "A" in one.stages)
-    assert [one.request.walltime for one in placement.attempts[rule.name]] == [600, None]
+    attempts, _, _ = of_stage(*workflow(None, unlimited), sizes=[size(walltime=600)])
+    assert [one.request.walltime for one in attempts] == [600, None]
 
 
 @pytest.mark.usefixtures("unequal_nodes")
 def test_what_a_file_asks_for_that_no_node_has_is_not_cut_in_silence() -> None:
     found, rules = workflow(None, "strategy: slurm\nconfig: {retries: 1}\npools: {default: {}}")
-    placement, _, _ = place(rules, found, sizes=[size(memory=900 * GB)])
-    (rule,) = (one for one in rules if "A" in one.stages)
-    assert {one.request.memory for one in placement.attempts[rule.name]} == {900 * GB}
+    placement, findings, _ = place(rules, found, sizes=[size(memory=900 * GB)])
+    assert [900 * GB] * 2 in [memories(attempts) for attempts in placement.attempts.values()]
+    assert "asks for more than partition main" in findings[0].problem
 
 
 @pytest.mark.parametrize("shrink", [False, True])
@@ -452,7 +439,6 @@ def test_what_a_machine_has_is_the_most_that_a_later_attempt_asks_for(
     found, problems = read_execution(document, {}, profile=str(tmp_path), workflow="workflow.yaml")
     assert found is not None, problems
     _, rules = workflow(None, "pools: {default: {config: {retries: 2}}}")
-    placement, findings, notes = place(rules, found, sizes=[size(memory=6 * GB)], shrink=shrink)
-    assert (findings, notes) == ([], [])
-    (rule,) = (one for one in rules if "A" in one.stages)
-    assert [one.request.memory for one in placement.attempts[rule.name]] == [6 * GB, 8 * GB, 8 * GB]
+    attempts, _, notes = of_stage(found, rules, sizes=[size(memory=6 * GB)], shrink=shrink)
+    assert notes == []
+    assert memories(attempts) == [6 * GB, 8 * GB, 8 * GB]

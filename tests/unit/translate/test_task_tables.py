@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fasthep_smk.plan.rules import Variation
 from fasthep_smk.reuse import Reuse
-from fasthep_smk.translate.task_tables import partitions_text, table_texts
+from fasthep_smk.translate.task_tables import table_texts
 from fasthep_smk.translate.waits_for import Waits
 from tests.unit.plan.test_jobs import SIM, partition, rules_of
 from tests.unit.plans import define, graph, histogram, node
@@ -83,19 +80,3 @@ def test_a_chain_of_deleted_streams_is_made_again_as_far_as_it_is_needed() -> No
 def test_a_finished_job_does_not_wait_for_one_that_never_ran() -> None:
     # Its products were taken over from jobs of another cut.
     assert inputs(done=("stage_HA",))["stage_HA"] == []
-
-
-def test_partitions_are_a_table_for_a_spreadsheet() -> None:
-    parts = (partition("sim", part="0_0"), partition("sim", part="1_0"))
-    odd = replace(parts[1], file='a "b"\tc\n.root', start=0, stop=7)
-    rules = rules_of(Variation(None, PLAN, (parts[0], odd)), granularity="stage")
-    rows = [*csv.DictReader(io.StringIO(partitions_text(rules.values())), delimiter="\t")]
-    assert [row["part"] for row in rows] == ["0_0", "1_0"], "each once, though many rules read it"
-    assert rows[1] | {"source": ""} == {
-        "dataset": "sim",
-        "part": "1_0",
-        "source": "",
-        "file": 'a "b"\tc\n.root',
-        "start": "0",
-        "stop": "7",
-    }
