@@ -211,15 +211,6 @@ class Graph:
                 names |= {ref.node for ref in node.inputs}
         return names
 
-    def consumers(self) -> dict[Key, list[Node]]:
-        """Which nodes read each port."""
-        readers: dict[Key, list[Node]] = {}
-        for node in self.nodes.values():
-            for ref in node.inputs:
-                if not ref.is_dependency:
-                    readers.setdefault(ref.key, []).append(node)
-        return readers
-
 
 def describe(
     plan: Plan, named: NamedFiles | None = None, reruns: Mapping[str, str] | None = None

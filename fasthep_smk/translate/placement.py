@@ -34,6 +34,8 @@ _WRITTEN = {
     "disk_mib": ("disk", 2**20), "htcondor_request_disk_mb": ("disk", 2**20),
     "runtime": ("walltime", 60),
 }  # fmt: skip
+#: What Snakemake quotes wrongly or replaces in a mounted path, and what stands between two of them.
+_NOT_BOUND = frozenset("'$\\:,\n")
 #: What would not be seen in a message.
 _IN_WORDS = {" ": "spaces", "\n": "line ends", "\r": "line ends", "\t": "tabs", "\0": "NUL"}
 
@@ -315,13 +317,14 @@ def capped(placement: Placement, cores: int) -> list[str]:
     ]
 
 
-def unsafe_path(execution: Execution, build: Path, launch: Path) -> Finding | None:
+def unsafe_path(execution: Execution, build: Path, launch: Path, *others: Path) -> Finding | None:
     """Return the first path that a batch system, or a shell on the way, would not leave as it is.
 
     Those are the folder that a run is started in, its build folder, and the interpreters of jobs:
-    names of theirs stand in the commands that are submitted.
+    names of theirs stand in the commands that are submitted. A container is shown ``others``, too.
     """
     system, environment = execution.site.system, execution.environment
+    image = environment.image if environment is not None else None
     module = sites.system(system)
     move = "move or rename the folder"
     folders = module.NOT_IN_FOLDERS
@@ -333,7 +336,7 @@ def unsafe_path(execution: Execution, build: Path, launch: Path) -> Finding | No
     other = "put the environment into a folder with another name, or rename this one"
     if not execution.staging.sends(system):  # jobs have the interpreter that runs this
         paths.append((Path(sys.executable), "the Python of jobs", other, programs))
-    if environment is not None and environment.image is None and not environment.is_packed:
+    if environment is not None and image is None and not environment.is_packed:
         prefix = sys.prefix if environment.prefix == "current" else environment.prefix
         paths.append((Path(prefix), "the environment of jobs", other, programs))
     for path, label, hint, refused in paths:
@@ -344,5 +347,14 @@ def unsafe_path(execution: Execution, build: Path, launch: Path) -> Finding | No
                 expected=f"a path without {', '.join(_IN_WORDS.get(char, char) for char in bad)}: "
                 "job commands contain it",
                 hint=hint,
+            )
+    for path in (build, launch, *others):
+        if environment is not None and image and system != "htcondor" and _NOT_BOUND & {*str(path)}:
+            return Finding(
+                problem="this folder cannot be mounted in a container",
+                file=environment.file,
+                key="environment.type",
+                value=as_yaml(str(path)),
+                expected="a path without quotes ('), dollar signs, backslashes, colons or commas",
             )
     return None

@@ -74,7 +74,7 @@ from fasthep_smk.translate.input_files import (
 from fasthep_smk.translate.placement import at_once, joined, settle_pilots, staffed, unsafe_path
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.profile import Placement
-from fasthep_smk.translate.write import Written, refuse_unseen
+from fasthep_smk.translate.write import Written
 from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.documents import YamlMapping
@@ -226,7 +226,8 @@ def load(start: Start) -> Loaded:
         findings += file_findings(document, _inputs(start), settings.workflow)
     notes = _refuse(findings, start, document)
     assert execution is not None, "without findings there is an execution"
-    unsafe = unsafe_path(execution, start.earlier.absolute(), start.root)
+    beside = settings.workflow.resolve().parent
+    unsafe = unsafe_path(execution, start.earlier.absolute(), start.root, beside)
     _refuse([unsafe] if unsafe else [])
     site = execution.site
     execution.router.retries = site.settings.get("retries", sites.system(site.system).RETRIES)
@@ -393,8 +394,8 @@ def place(planned: Planned) -> Placed:
     """Send each rule to a pool of the site, and several of its partitions to one job.
 
     Raises:
-        Findings: a stage has no pool, or asks for what there is not; or a container cannot be shown
-            a folder of that name; or a size fits no rule or pool.
+        Findings: a stage has no pool, or asks for what there is not; or a size fits no rule or
+            pool.
     """
     settings, earlier, execution = planned.settings, planned.earlier, planned.execution
     rules = planned.rules
@@ -413,7 +414,6 @@ def place(planned: Planned) -> Placed:
     )
     findings += gpu_findings(planned.variations, execution)
     _refuse(findings, planned)
-    refuse_unseen(placement, (earlier, planned.root, settings.workflow.resolve().parent))
     placement, of_pilots = staffed(placement, rules)
     warnings = list(dict.fromkeys([*planned.warnings, *notes, *more, *of_pilots]))
     return _adding(Placed, planned, placement=placement, warnings=warnings)

@@ -26,9 +26,7 @@ from fasthep_smk.translate import (
 )
 from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util import files
-from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.names import is_plain, shell
-from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.config.run_settings import RunSettings
@@ -52,8 +50,6 @@ dependencies:
       - fasthep-smk =={}
 """
 
-#: What Snakemake quotes wrongly or replaces in a path, and what stands between two of them.
-_NOT_BOUND = frozenset("'$\\:,\n")
 #: Hands a job to the fork server: a script, to be started with nothing imported.
 CLIENT = Path(__file__).parents[1] / "worker" / "fork_client.py"
 
@@ -212,26 +208,6 @@ def _requests(rules: Sequence[Rule], placement: profile.Placement) -> Requests:
         "submitted_as": placement.submitted_as(),
         "fallback_after": dict(placement.fallback_after),
     }
-
-
-def refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None:
-    """Refuse folders that Snakemake or the container's runtime would take for something else.
-
-    Raises:
-        Findings: a container cannot be shown a folder of that name.
-    """
-    environment = placement.environment
-    if environment is None or placement.image is None:
-        return
-    refused = sorted({str(folder) for folder in folders if _NOT_BOUND & set(str(folder))})
-    if refused:
-        raise Findings.one(
-            "this folder cannot be mounted in a container",
-            file=environment.file,
-            key="environment.type",
-            value=as_yaml(refused[0]),
-            expected="a path without quotes ('), dollar signs, backslashes, colons or commas",
-        )
 
 
 def begin_alone(more: str = "") -> str:
