@@ -60,6 +60,8 @@ def own_amounts(
     whatever others take. ``node`` tells the memory of the largest one of a batch system, ``known``
     what other jobs took.
     """
+    if not sizes:
+        return {}
     datasets = {job.dataset for job in rule.jobs.values() if job.dataset}
     whole = {size.name: size for size in sizes if size.name in datasets}
     patterns = [size for size in sizes if size.name not in datasets]
@@ -126,9 +128,8 @@ def _most(each: Sequence[tuple[Attempt, ...]]) -> tuple[Attempt, ...]:
             if stating and (leaf != "walltime" or len(stating) == len(attempts)):
                 largest = max(stating, key=lambda one: int(getattr(one.request, leaf)))
                 said[leaf] = getattr(largest.request, leaf)
-                why |= (
-                    {leaf: largest.origins[at]} if (at := leaf_of(leaf)) in largest.origins else {}
-                )
+                if (at := leaf_of(leaf)) in largest.origins:
+                    why[leaf] = largest.origins[at]
         most = {
             name: max(attempt.most[name] for attempt in attempts)
             for name in attempts[0].most
