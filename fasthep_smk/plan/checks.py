@@ -102,16 +102,17 @@ def _sink_findings(
         for partition in item.partitions
         if item.graph.active(node.id, item.dataset(partition.dataset))
     ]
-    names = "{dataset} and {part} (or {partition_id})"
+    names, who = "{dataset} and {part} (or {partition_id})", f"{len(places)} partitions"
     filled = [part.named_in(template).replace("{node_id}", node.id) for part in places]
     if node.scope == "dataset":
         datasets = dict.fromkeys(partition.dataset for partition in places)
-        names, filled = "{dataset}", [template.replace("{dataset}", name) for name in datasets]
+        names, who = "{dataset}", f"{len(datasets)} datasets ({', '.join([*datasets][:4])})"
+        filled = [template.replace("{dataset}", name) for name in datasets]
     elif key == "path" and not any(token in template for token in _TOKENS):
         return  # FAST-HEP adds the dataset and the partition itself
     if node.scope != "final" and len(set(map(normpath, filled))) < len(filled):
         yield wrong(
-            problem=f"{len(filled)} {node.scope}s would overwrite each other's file",
+            problem=f"{who} would overwrite each other's file",
             expected=f"{names} in the path"
             if key == "path"
             else f"'when: final', because a plot's file name cannot contain {names}",
