@@ -5,30 +5,20 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
 
 from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt
 from fasthep_smk.sites.commands import ask
+from fasthep_smk.sites.nodes import AMOUNTS, Shape, fits, larger_than_any
 from fasthep_smk.sites.slurm_partitions import SlurmPartition, configuration
-from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, not_among
 
-#: Cpus, memory in bytes, and GPUs of a node.
-Shape: TypeAlias = tuple[int, int, int]
-_AMOUNTS = ("cpus", "memory", "gpus")
 _PENDING = "such a job would wait forever: choose another partition, or a smaller pool"
 _REFUSED = "Slurm does not let you use this {}"
 #: Settings of Slurm's that name what may change the account or QOS that a job asks for.
 _REWRITING = ("JobSubmitPlugins", "CliFilterPlugins")
 #: With one of these variables, jobs go to another cluster.
 _ELSEWHERE = ("SBATCH_CLUSTERS", "SLURM_CLUSTERS")
-
-
-def fits(attempt: Attempt, shapes: Iterable[Shape]) -> bool:
-    """Whether any node of some shapes has all that an attempt asks for."""
-    wanted = _wanted(attempt)
-    return any(all(w <= h for w, h in zip(wanted, shape, strict=True)) for shape in shapes)
 
 
 def too_large(attempt: Attempt, here: Sequence[SlurmPartition], where: str) -> Iterable[Finding]:
@@ -38,9 +28,9 @@ def too_large(attempt: Attempt, here: Sequence[SlurmPartition], where: str) -> I
     """
     if not here:
         return
-    shapes = list(dict.fromkeys(shape for partition in here for shape in partition.shapes))
-    alone = False
-    for place, (name, asked) in enumerate(zip(_AMOUNTS, _wanted(attempt), strict=True)):
+    shapes = [shape for partition in here for shape in partition.shapes]
+    alone, wanted = False, _wanted(attempt)
+    for place, (name, asked) in enumerate(zip(AMOUNTS, wanted, strict=True)):
         if asked > (most := max(shape[place] for shape in shapes)):
             yield queues.larger_than(attempt, name, most, where, _PENDING)
             alone = True
@@ -49,8 +39,9 @@ def too_large(attempt: Attempt, here: Sequence[SlurmPartition], where: str) -> I
     if walltime and len(limits) == len(here) and walltime > max(limits):
         yield queues.larger_than(attempt, "walltime", max(limits), where, _PENDING)
         alone = True
-    if not alone and not fits(attempt, shapes):
-        yield _too_large_together(attempt, shapes, where)
+    if not alone and not fits(wanted, shapes):
+        what = f"any one node of {where}"
+        yield larger_than_any(attempt, wanted, shapes, amount="memory", what=what, hint=_PENDING)
     model = attempt.options.get("slurm", {}).get("gpu_model")
     models = {model for partition in here for model in partition.models}
     if model and models and model not in models:
@@ -106,18 +97,3 @@ def _wanted(attempt: Attempt) -> Shape:
     """Return what an attempt asks for; the GPUs of a ``gres`` may be of a kind of their own."""
     request, by_gres = attempt.request, attempt.options.get("slurm", {}).get("gres")
     return request.cpus, request.memory or 0, 0 if by_gres else request.gpus or 0
-
-
-def _too_large_together(attempt: Attempt, shapes: Sequence[Shape], where: str) -> Finding:
-    """Return that each amount is what some node has, and all of them what none has."""
-    request = attempt.request
-    return Finding(
-        key=attempt.place("resources.memory"),
-        problem=f"pool {attempt.pool!r} asks for more than any one node of {where} has",
-        value=f"cpus {request.cpus}, memory {request.shown('memory')}, gpus {_wanted(attempt)[2]}",
-        expected="; ".join(
-            f"cpus {cpus}, memory {units.format_bytes(memory)}, gpus {count}"
-            for cpus, memory, count in sorted(shapes, reverse=True)[:4]
-        ),
-        hint=_PENDING,
-    )

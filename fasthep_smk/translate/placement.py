@@ -77,7 +77,7 @@ def place(
             where = "--set-resources" if "set-resources" in site.typed else site.why
             stated[name] = _as_written(stated[name], written, f"{where}: {name}", system)
             own.pop(name, None)
-    notes += sites.notes(site.system)
+    notes += system.notes()
     attempts: dict[str, tuple[Attempt, ...]] = {}
     by_dataset: dict[str, dict[str, tuple[Attempt, ...]]] = {}
     for name, of_rule in stated.items():
@@ -108,7 +108,7 @@ def place(
     findings += system.problems(used, site)
     last = [of_rule[-1] for of_rule in attempts.values()]
     last += [of_place[-1] for apart in by_dataset.values() for of_place in apart.values()]
-    for attempt, finding in sites.refused(site, used):
+    for attempt, finding in system.refused(used, site):
         if attempt in last:
             findings.append(finding)
         else:
@@ -121,7 +121,6 @@ def place(
             f"'fasthep-smk site init {site.system} my_site' writes a site, and --profile my_site "
             "uses it"
         )
-    notes += sites.unavailable(site, used)
     findings += _too_long(used, site.longest, site.file)
     workers = {
         name: count
@@ -157,7 +156,7 @@ def place(
     fallback_after = {
         rule.name: after for rule in rules if here is None and (after := rule.route.fallback_after)
     }
-    if fallback_after and not sites.holds_jobs(site.system):
+    if fallback_after and not system.TAKES_PILOTS:
         notes.append(
             f"fallback_after has no effect: executor {site.system!r} cannot remove a waiting job "
             "from its queue"

@@ -225,7 +225,7 @@ class _Nodes:
         request = attempt.request
         key = repr((attempt.options.get(self._system), replace(request, memory=None)))
         if key not in self._known:
-            self._known[key] = sites.batch(self._system).most_memory(attempt)
+            self._known[key] = sites.system(self._system).most_memory(attempt)
         return self._known[key]
 
 

@@ -36,10 +36,10 @@ def lsf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     module.write_text("")
     monkeypatch.syspath_prepend(module.parent)
     monkeypatch.delitem(sys.modules, LSF, raising=False)
-    sites._other.cache_clear()
+    sites.system.cache_clear()
     yield module
     sys.modules.pop(LSF, None)
-    sites._other.cache_clear()
+    sites.system.cache_clear()
 
 
 def site_of(folder: Path, executor: str = "lsf", **more: object) -> Site:
@@ -126,11 +126,11 @@ def named(monkeypatch: pytest.MonkeyPatch, made: object) -> None:
 
 def test_a_package_says_what_it_knows_of_an_executor(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sites.unknown("lsf") == "executor 'lsf' cannot tell what is in its queue"
-    sites._other.cache_clear()
+    sites.system.cache_clear()
     named(monkeypatch, Lsf)
     assert isinstance(sites.system("lsf"), Lsf)
     assert sites.unknown("lsf") == "lsf does not answer"
-    assert "does not say why its jobs wait" not in " ".join(sites.notes("lsf"))
+    assert "does not say why its jobs wait" not in " ".join(sites.system("lsf").notes())
 
 
 @pytest.mark.parametrize(
