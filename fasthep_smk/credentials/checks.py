@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fasthep_smk.config.credentials import KINDS, CredentialKind, Requirement
@@ -44,10 +44,48 @@ class CredentialProblem:
 
 
 def problems(
-    required: Requirement, found: Credential | None, *, now: float, until: float | None = None
+    required: Requirement, credential: Credential | None, *, now: float, until: float | None = None
 ) -> list[CredentialProblem]:
     """Return what is wrong with a credential that jobs need until the time ``until``."""
-    return list(_problems(required, found, now, until))
+    name = NAMES[required.kind]
+    wanted = f"a valid {name}" + (
+        f" until {moment(until)}, when the longest job may end" if until else ""
+    )
+    renew = renewal(required, credential, (until or now) - now)
+    if credential is None:
+        return [CredentialProblem(required, f"there is no {name}", None, wanted, renew)]
+    where, wrong = credential.where, list[CredentialProblem]()
+
+    def add(
+        what: str, found: str, expected: str = wanted, fix: str = renew, *, early: bool = False
+    ) -> None:
+        wrong.append(CredentialProblem(required, what, f"{where}: {found}", expected, fix, early))
+
+    if credential.problem is not None:
+        add(f"the {name} cannot be read", credential.problem)
+        return wrong
+    if credential.is_open:
+        close = shell(["chmod", "600", credential.path or where])
+        add(f"others may read the {name}", f"mode {credential.mode:03o}", "mode 600", close)
+    # Of a proxy whose attributes cannot be read it is only known that it has some.
+    vos = credential.vos if credential.vos or not credential.attested else required.voms
+    if lacking := [vo for vo in required.voms if vo not in vos]:
+        problem = f"the {name} has no VOMS attributes of {', '.join(lacking)}"
+        expected = f"VOMS attributes of {', '.join(required.voms)}"
+        add(problem, ", ".join(credential.vos) or "no VOMS attributes", expected)
+    if required.issuer and (credential.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
+        issued = f"issued by {credential.issuer or 'an unknown authority'}"
+        add(f"the {name} was issued by another authority", issued, required.issuer)
+    if credential.begin is not None and credential.begin > now + _CLOCKS:
+        begins = f"valid from {moment(credential.begin)}"
+        hint = "wait, or check the clock of this machine"
+        add(f"the {name} is not valid yet", begins, fix=hint)
+    elif credential.has_ended(now):
+        add(f"the {name} has expired", f"expired {moment(credential.end or now)}")
+    elif until is not None and credential.end is not None and credential.end < until:
+        problem = f"the {name} expires before the longest job may end"
+        add(problem, f"expires {moment(credential.end)}", early=True)
+    return wrong
 
 
 def lack(required: Requirement, found: Credential | None, *, now: float) -> str | None:
@@ -60,58 +98,6 @@ def lack(required: Requirement, found: Credential | None, *, now: float) -> str 
     if found.end is not None and found.has_ended(now):
         return f"the {name} ({found.where}) expired at {moment(found.end)}"
     return None
-
-
-def _problems(
-    required: Requirement, credential: Credential | None, now: float, until: float | None
-) -> Iterator[CredentialProblem]:
-    name = NAMES[required.kind]
-    wanted = f"a valid {name}" + (
-        f" until {moment(until)}, when the longest job may end" if until else ""
-    )
-    fix = renewal(required, credential, (until or now) - now)
-    if credential is None:
-        yield CredentialProblem(required, f"there is no {name}", None, wanted, fix)
-        return
-    if credential.problem is not None:
-        shown = f"{credential.where}: {credential.problem}"
-        yield CredentialProblem(required, f"the {name} cannot be read", shown, wanted, fix)
-        return
-    if credential.is_open:
-        mode = f"{credential.where}: mode {credential.mode:03o}"
-        yield CredentialProblem(
-            required, f"others may read the {name}", mode, "mode 600", close_to_others(credential)
-        )
-    yield from _of_others(required, credential, fix)
-    if credential.begin is not None and credential.begin > now + _CLOCKS:
-        shown = f"{credential.where}: valid from {moment(credential.begin)}"
-        hint = "wait, or check the clock of this machine"
-        yield CredentialProblem(required, f"the {name} is not valid yet", shown, wanted, hint)
-    elif credential.has_ended(now):
-        shown = f"{credential.where}: expired {moment(credential.end or now)}"
-        yield CredentialProblem(required, f"the {name} has expired", shown, wanted, fix)
-    elif until is not None and credential.end is not None and credential.end < until:
-        shown = f"{credential.where}: expires {moment(credential.end)}"
-        problem = f"the {name} expires before the longest job may end"
-        yield CredentialProblem(required, problem, shown, wanted, fix, early=True)
-
-
-def _of_others(
-    required: Requirement, credential: Credential, fix: str
-) -> Iterator[CredentialProblem]:
-    """Yield that it is one of another organisation, or of another issuer."""
-    name = NAMES[required.kind]
-    # Of a proxy whose attributes cannot be read it is only known that it has some.
-    vos = credential.vos if credential.vos or not credential.attested else required.voms
-    if lacking := [vo for vo in required.voms if vo not in vos]:
-        shown = f"{credential.where}: {', '.join(credential.vos) or 'no VOMS attributes'}"
-        expected = f"VOMS attributes of {', '.join(required.voms)}"
-        problem = f"the {name} has no VOMS attributes of {', '.join(lacking)}"
-        yield CredentialProblem(required, problem, shown, expected, fix)
-    if required.issuer and (credential.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
-        shown = f"{credential.where}: issued by {credential.issuer or 'an unknown authority'}"
-        problem = f"the {name} was issued by another authority"
-        yield CredentialProblem(required, problem, shown, required.issuer, fix)
 
 
 def renewal(required: Requirement, found: Credential | None, seconds: float = 0) -> str:
@@ -136,8 +122,3 @@ def _place(credential: Credential | None) -> list[str]:
     """Return where a proxy has to be written, if not where it is by default."""
     path = str(credential.path) if credential is not None else os.environ.get(proxies.VARIABLE)
     return ["--out", path] if path and path != proxies.default_path() else []
-
-
-def close_to_others(found: Credential) -> str:
-    """Return how to keep others from reading it."""
-    return shell(["chmod", "600", found.path or found.where])
