@@ -1,10 +1,12 @@
-"""The credentials of this user: found, compared with what is required, and how to renew them."""
+"""The credentials of this user: what is wrong, how to renew them, when jobs wait for them."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+import shutil
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fasthep_smk.config.credentials import KINDS, CredentialKind, Requirement
@@ -20,6 +22,8 @@ _FINDERS = {"x509": find_proxy, "token": find_token, "kerberos": find_ticket}
 _HOURS = 24
 #: Clocks differ: what becomes valid within this many seconds is taken to be valid.
 _CLOCKS = 60
+#: Seconds by which a server's clock may differ: what it refuses may have some left here.
+CLOCKS = 30.0
 
 
 def look(kinds: Iterable[CredentialKind] = KINDS) -> dict[CredentialKind, Credential]:
@@ -88,18 +92,6 @@ def problems(
     return wrong
 
 
-def lack(required: Requirement, found: Credential | None, *, now: float) -> str | None:
-    """Return in a few words why jobs have to wait for a new one; ``None`` if they need not."""
-    name = NAMES[required.kind]
-    if found is None:
-        return f"the {name} is gone"
-    if found.problem is not None:
-        return f"the {name} ({found.where}) cannot be read any more: {found.problem}"
-    if found.end is not None and found.has_ended(now):
-        return f"the {name} ({found.where}) expired at {moment(found.end)}"
-    return None
-
-
 def renewal(required: Requirement, found: Credential | None, seconds: float = 0) -> str:
     """Return how to get a new one; it has to last for ``seconds``."""
     if required.kind == "kerberos":
@@ -122,3 +114,62 @@ def _place(credential: Credential | None) -> list[str]:
     """Return where a proxy has to be written, if not where it is by default."""
     path = str(credential.path) if credential is not None else os.environ.get(proxies.VARIABLE)
     return ["--out", path] if path and path != proxies.default_path() else []
+
+
+@dataclass(frozen=True)
+class MissingCredential:
+    """Why jobs wait for a credential, and what to do."""
+
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.why}: jobs wait until you renew it: {self.fix}"
+
+
+def lacking(
+    required: Iterable[Requirement],
+    *,
+    now: float | None = None,
+    there: Mapping[CredentialKind, Credential] | None = None,
+) -> dict[CredentialKind, MissingCredential]:
+    """Return which required credentials have ended at the time ``now``, or are gone.
+
+    ``there`` are those that a look has just found.
+    """
+    # Without klist, a ticket that is there cannot be told from one that is not.
+    wanted = [
+        requirement
+        for requirement in required
+        if requirement.kind != "kerberos" or shutil.which("klist")
+    ]
+    credentials = look(requirement.kind for requirement in wanted) if there is None else there
+    now = time.time() if now is None else now
+    missing: dict[CredentialKind, MissingCredential] = {}
+    for requirement in wanted:
+        credential = credentials.get(requirement.kind)
+        if why := lack(requirement, credential, now=now):
+            missing[requirement.kind] = MissingCredential(why, renewal(requirement, credential))
+    return missing
+
+
+def lack(required: Requirement, found: Credential | None, *, now: float) -> str | None:
+    """Return in a few words why jobs have to wait for a new one; ``None`` if they need not."""
+    name = NAMES[required.kind]
+    if found is None:
+        return f"the {name} is gone"
+    if found.problem is not None:
+        return f"the {name} ({found.where}) cannot be read any more: {found.problem}"
+    if found.end is not None and found.has_ended(now):
+        return f"the {name} ({found.where}) expired at {moment(found.end)}"
+    return None
+
+
+def renewed(kinds: Iterable[CredentialKind]) -> list[str]:
+    """Return lines that say of which credentials jobs do not wait any more."""
+    return [
+        f"the {NAMES[kind]} was renewed"
+        + (f" and is valid until {moment(credential.end)}" if credential.end is not None else "")
+        + ": jobs continue"
+        for kind, credential in look(kinds).items()
+    ]

@@ -20,15 +20,6 @@ _MAKE = {
 }
 
 
-def load(path: Path) -> object:
-    """Return the value of a YAML file of a person's.
-
-    Raises:
-        yaml.YAMLError, OSError, UnicodeDecodeError, ValueError: it cannot be read.
-    """
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
-
-
 def load_each_key_once(
     path: Path, wrong: Callable[[yaml.Node | None], Iterable[Finding]] = lambda _: ()
 ) -> object:
