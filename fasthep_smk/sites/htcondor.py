@@ -313,6 +313,7 @@ def nodes() -> list[ClusterNode]:
         for ad in ads_of(
             ["condor_status", "-constraint", 'SlotType =!= "Dynamic"'], *_OF_A_SLOT, *_MODELS
         )
+        or ()
     ]
 
 

@@ -36,7 +36,7 @@ class HTCondorQueue(System):
     def queued(self, folder: Path) -> list[Queued] | None:
         """Return the jobs that were submitted from a folder."""
         names = ("ClusterId", "JobStatus", "JobBatchName", "HoldReason", "LastRejMatchReason")
-        ads = _answer(["condor_q", "-constraint", f"Iwd == {_quoted(folder)}"], *names)
+        ads = ads_of(["condor_q", "-constraint", f"Iwd == {_quoted(folder)}"], *names)
         return None if ads is None else [job for ad in ads if (job := _queued(ad))]
 
     def arrived(self, folder: Path, name: str, since: float) -> list[str] | None:
@@ -44,7 +44,7 @@ class HTCondorQueue(System):
         named = f"JobBatchName == {json.dumps(name)} && Iwd == {_quoted(folder)}"
         ids: list[str] = []
         for command in (["condor_history", *_ended_since(since)], ["condor_q"]):
-            ads = _answer(
+            ads = ads_of(
                 [*command, "-constraint", f"{named} && QDate >= {int(since)}"], "ClusterId"
             )
             if ads is None:
@@ -86,7 +86,7 @@ class HTCondorQueue(System):
     def fate(self, job: str) -> str | None:
         """Return how HTCondor says a job ended: why it was held or removed, or its exit code."""
         for command in (["condor_q", job], ["condor_history", "-limit", "1", job]):
-            for ad in ads_of(command, *_OF_AN_END):
+            for ad in ads_of(command, *_OF_AN_END) or ():
                 return f"HTCondor: {_ending(ad)}"
         return None
 
@@ -100,13 +100,12 @@ def _that_wait(jobs: Iterable[str], status: int) -> str:
 
 def _waiting(jobs: Iterable[str]) -> dict[str, tuple[int, bool]] | None:
     """Return of jobs in the queue the state, and whether they have never started."""
-    text = ask(["condor_q", *jobs, "-af", "ClusterId", "JobStatus", "NumShadowStarts"])
-    if text is None:
+    ads = ads_of(["condor_q", *jobs], "ClusterId", "JobStatus", "NumShadowStarts")
+    if ads is None:
         return None
-    lines = [line.split() for line in text.splitlines()]
     return {
-        job: (number(status), starts in ("undefined", "0"))
-        for job, status, starts in (line for line in lines if len(line) == 3)
+        str(ad.get("ClusterId")): (number(str(ad.get("JobStatus"))), not ad.get("NumShadowStarts"))
+        for ad in ads
     }
 
 
@@ -137,7 +136,7 @@ def status(jobs: Iterable[str], folder: Path, since: float = 0.0) -> dict[str, B
 
 def _states(command: list[str], jobs: Sequence[str], folder: Path) -> dict[str, BatchState] | None:
     among = f"member(ClusterId, {{{','.join(jobs)}}}) && Iwd == {_quoted(folder)}"
-    ads = _answer([*command, "-constraint", among], *_OF_A_STATE)
+    ads = ads_of([*command, "-constraint", among], *_OF_A_STATE)
     states = {str(ad.get("ClusterId")): _state(ad) for ad in ads or ()}
     return None if ads is None else {job: states[job] for job in jobs if job in states}
 
@@ -202,13 +201,8 @@ def _ending(ad: JsonObject) -> str:
     return f"exit code {ad['ExitCode']}" if "ExitCode" in ad else f"job status {status}"
 
 
-def ads_of(command: list[str], *names: str) -> list[JsonObject]:
-    """Return these attributes of the jobs that a command of HTCondor's lists."""
-    return _answer(command, *names) or []
-
-
-def _answer(command: list[str], *names: str) -> list[JsonObject] | None:
-    """Return the same; ``None`` if HTCondor does not answer."""
+def ads_of(command: list[str], *names: str) -> list[JsonObject] | None:
+    """Return these attributes of all that a command lists; ``None`` if HTCondor does not answer."""
     text = ask([*command, "-json", "-attributes", ",".join(names)], seconds=_PATIENCE)
     if text is None:
         return None

@@ -76,6 +76,10 @@ SUBMITTED = """\
 {"token": "a", "batch_id": "17", "captured": "out/17.log"}
 {"token": "a", "ended": "yes"}
 """
+LATE = [
+    {"ClusterId": 12, "JobStatus": 5},
+    {"ClusterId": 13, "JobStatus": 2, "NumShadowStarts": 1},
+]
 CONDOR_STATUS = [
     {"TotalSlotCpus": 8, "TotalSlotDisk": 3e7, "TotalSlotGPUs": 0, "TotalSlotMemory": 16000},
     {"TotalSlotCpus": 64, "TotalSlotGPUs": 4, "TotalSlotMemory": 256000, "GPUs_DeviceName": "A100"},
@@ -558,7 +562,7 @@ PARSERS: dict[str, tuple[Make, Read]] = {
         of_bytes("41|PENDING|JobHeldUser|0||\n42|RUNNING|None|0|std1|\n"),
         held_in_squeue,
     ),
-    "condor_q of late jobs": (of_bytes("12 5 undefined\n13 2 1\n"), held_in_condor_q),
+    "condor_q of late jobs": (of_json(LATE), held_in_condor_q),
     "condor_q": (of_json(CONDOR_Q), condor_q),
     "what a run has submitted": (of_bytes(SUBMITTED), submitted),
     "a job's ClassAd": (of_bytes('ClusterId = 12\nOwner = "alice"\n'), job_ad),
