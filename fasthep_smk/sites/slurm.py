@@ -6,7 +6,7 @@ import os
 import pwd
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config import queues
@@ -202,8 +202,44 @@ class Slurm(SlurmQueue):
             )
 
     def refused(self, attempts: Iterable[Attempt], site: Site) -> Iterable[tuple[Attempt, Finding]]:
-        """Yield attempts that Slurm will refuse for who asks."""
-        return _not_allowed(attempt for attempt in attempts if not _is_elsewhere(attempt, site))
+        """Yield accounts and QOS that this user may not name, if Slurm refuses jobs for that.
+
+        Nothing where a plugin or filter of the site may change what jobs ask for, nor of jobs that
+        may go to another cluster than the one here.
+        Sources: slurm.conf(5), "AccountingStorageEnforce"; sacctmgr(1), "show associations".
+        """
+        named = [
+            attempt
+            for attempt in attempts
+            if {"account", "qos"} & attempt.options.get("slurm", {}).keys()
+            and not _is_elsewhere(attempt, site)
+        ]
+        settings = configuration() if named else {}
+        enforced = settings.get("AccountingStorageEnforce", "")
+        is_rewritten = any(settings.get(key, "(null)") != "(null)" for key in _REWRITING)
+        if "associations" not in enforced or is_rewritten or any(map(os.environ.get, _ELSEWHERE)):
+            return
+        try:
+            user = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:  # in a container, a user of the host has a number only
+            return
+        words = ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={user}"]
+        allowed: dict[str, set[str]] = {}
+        for line in (ask([*words, "format=cluster,account,qos"]) or "").splitlines():
+            cluster, account, qos = (*line.split("|"), "", "")[:3]
+            if cluster == settings.get("ClusterName"):
+                allowed.setdefault(account, set()).update(filter(None, qos.split(",")))
+        for attempt in named if allowed else ():
+            options = attempt.options["slurm"]
+            # There may be several.
+            accounts = str(options.get("account") or "").lower().replace(",", " ").split()
+            unknown = [name for name in accounts if name not in allowed]
+            qos = str(options.get("qos") or "").lower()
+            allowed_qos = set[str]().union(*(allowed.get(name, ()) for name in accounts or allowed))
+            if unknown:
+                yield attempt, _not_among(attempt, "account", allowed, _REFUSED.format("account"))
+            elif qos and "qos" in enforced and allowed_qos and qos not in allowed_qos:
+                yield attempt, _not_among(attempt, "qos", allowed_qos, _REFUSED.format("QOS"))
 
     def cancel(self, jobs: Iterable[str]) -> Sequence[str]:
         """Return the command that cancels jobs."""
@@ -355,46 +391,6 @@ def _too_large(attempt: Attempt, here: Sequence[SlurmPartition], where: str) -> 
     models = {model for partition in here for model in partition.models}
     if model and models and model not in models:
         yield _not_among(attempt, "gpu_model", models, f"{where} has no GPU of this model")
-
-
-def _not_allowed(attempts: Iterable[Attempt]) -> Iterator[tuple[Attempt, Finding]]:
-    """Yield accounts and QOS that this user may not name, if Slurm refuses jobs for that.
-
-    Nothing where a plugin or filter of the site may change what jobs ask for, nor of jobs that may
-    go to another cluster than the one here.
-    Sources: slurm.conf(5), "AccountingStorageEnforce"; sacctmgr(1), "show associations".
-    """
-    named = [
-        attempt
-        for attempt in attempts
-        if {"account", "qos"} & attempt.options.get("slurm", {}).keys()
-    ]
-    settings = configuration() if named else {}
-    enforced = settings.get("AccountingStorageEnforce", "")
-    is_rewritten = any(settings.get(key, "(null)") != "(null)" for key in _REWRITING)
-    if "associations" not in enforced or is_rewritten or any(map(os.environ.get, _ELSEWHERE)):
-        return
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # in a container, a user of the host has a number only
-        return
-    words = ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={user}"]
-    allowed: dict[str, set[str]] = {}
-    for line in (ask([*words, "format=cluster,account,qos"]) or "").splitlines():
-        cluster, account, qos = (*line.split("|"), "", "")[:3]
-        if cluster == settings.get("ClusterName"):
-            allowed.setdefault(account, set()).update(filter(None, qos.split(",")))
-    for attempt in named if allowed else ():
-        options = attempt.options["slurm"]
-        # There may be several.
-        accounts = str(options.get("account") or "").lower().replace(",", " ").split()
-        unknown = [name for name in accounts if name not in allowed]
-        qos = str(options.get("qos") or "").lower()
-        allowed_qos = set[str]().union(*(allowed.get(name, ()) for name in accounts or allowed))
-        if unknown:
-            yield attempt, _not_among(attempt, "account", allowed, _REFUSED.format("account"))
-        elif qos and "qos" in enforced and allowed_qos and qos not in allowed_qos:
-            yield attempt, _not_among(attempt, "qos", allowed_qos, _REFUSED.format("QOS"))
 
 
 def _not_among(attempt: Attempt, option: str, there: Iterable[str], problem: str) -> Finding:
