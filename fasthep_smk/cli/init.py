@@ -87,7 +87,7 @@ def write_new(folder: Path, names: list[str], write: Callable[[Path], None]) -> 
         UsageError: a file is in the way; nothing was written.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file: name a folder, new or empty")
+        raise UsageError(f"{folder} is a file: choose a new or empty folder")
     names = [*names, SCHEMA]
     _refuse_to_overwrite(folder, names)
     is_new = not folder.exists()
@@ -113,9 +113,9 @@ def write_new(folder: Path, names: list[str], write: Callable[[Path], None]) -> 
 def _refuse_to_overwrite(folder: Path, names: list[str]) -> None:
     paths = [folder / name for name in names if os.path.lexists(folder / name)]
     if paths:
-        more = f", and {len(paths) - 1} more" if len(paths) > 1 else ""
+        more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
         raise UsageError(
-            f"{paths[0]} exists{more}: nothing was written\n"
+            f"{paths[0]} already exists{more}: nothing was written\n"
             f"    hint: {shell(['fasthep-smk', 'init', 'NEW_FOLDER'])} writes into a new folder"
         )
 

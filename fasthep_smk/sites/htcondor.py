@@ -214,7 +214,7 @@ class HTCondor(HTCondorQueue):
             profiles["high_memory"] = {"resources": one_cpu(largest)}
         if with_gpus := [shape for shape in shapes if shape[2]]:
             profiles["gpu"] = {"resources": one_cpu(with_gpus[0], gpus=1)}
-        remarks = ["The slots, how many of each kind:", *in_words(there, "slot")]
+        remarks = ["The number of slots of each kind:", *in_words(there, "slot")]
         pools = {
             "default": {"resources": {"disk": "1GB"}, "config": {"walltime": "01:00:00"}},
             "pool_profiles": profiles,

@@ -125,7 +125,7 @@ def first_pools() -> Draft | None:
     most_gpus = max(every, key=lambda partition: partition.most[2])
     if most_gpus.most[2]:
         profiles["gpu"] = _profile(most_gpus, gpus=1)
-    remarks = ["The nodes, how many of each kind, and how long a job may last:"]
+    remarks = ["The number of nodes of each kind, and how long a job may last:"]
     remarks += in_words(nodes(), "node")
     remarks += [
         f"    {partition.name}: "

@@ -35,7 +35,7 @@ def test_what_comes_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
         (stage / "a").write_text("new")
         (tmp_path / "a").write_text("mine")
 
-    with pytest.raises(UsageError, match="a exists: nothing was written"):
+    with pytest.raises(UsageError, match="a already exists: nothing was written"):
         write_new(tmp_path, ["a"], write)
     assert listed(tmp_path) == ["a"]
     assert (tmp_path / "a").read_text() == "mine"

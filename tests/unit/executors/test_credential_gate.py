@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from fasthep_smk.config.credentials import Requirement
-from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.credentials.checks import lacking
 from fasthep_smk.credentials.required import required_of
 from fasthep_smk.executors import credential_gate
