@@ -85,7 +85,7 @@ def retry(name: str, folder: Path) -> int:
     remaining = find(build)
     if remaining is None:
         if silent := [
-            job.system for job in batch_jobs.read(build) if not sites.lists_jobs(job.system)
+            job.system for job in batch_jobs.read(build) if not sites.system(job.system).LISTS_JOBS
         ]:
             raise RunFailed(
                 f"{sites.unknown(silent[0])}: cancel the job with that system's own command; the "

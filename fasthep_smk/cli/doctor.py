@@ -135,7 +135,7 @@ def _system(execution: Execution) -> Iterator[Check]:
         if answer is not None and not answer.well:
             yield Check(f"{name} answers", "FAILED", answer.problem or command, _ELSEWHERE)
             return
-    if sites.notes(name):  # what it has is not known, and said with the pools
+    if module.notes():  # what it has is not known, and said with the pools
         yield Check("Snakemake's plugin", "ok", f"is installed: {module.PLUGIN}")
         return
     draft = module.draft()

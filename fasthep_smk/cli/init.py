@@ -6,9 +6,12 @@ And the profile of a project by which ``fasthep run`` finds the backend: ``enabl
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
+import os
 import runpy
+import tempfile
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
@@ -17,8 +20,7 @@ from fasthep_smk.backend import project_profile
 from fasthep_smk.config.schema import bundled
 from fasthep_smk.util.errors import UsageError
 from fasthep_smk.util.names import shell
-from fasthep_smk.util.new_files import Occupied, new_files, occupied
-from fasthep_smk.util.ownership import is_open
+from fasthep_smk.util.ownership import is_open, make_own
 
 #: The schema lies beside the workflow, so that an editor finds it on any machine.
 SCHEMA = "workflow.schema.json"
@@ -86,22 +88,36 @@ def write_new(folder: Path, names: list[str], write: Callable[[Path], None]) -> 
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file: choose a new or empty folder")
+    names = [*names, SCHEMA]
+    _refuse_to_overwrite(folder, names)
+    is_new = not folder.exists()
+    make_own(folder)  # modules in it are run
     try:
-        if paths := occupied(folder, [*names, SCHEMA]):
-            raise Occupied(paths)
-        with new_files(folder) as stage:
+        with tempfile.TemporaryDirectory(prefix=".fasthep-smk-", dir=folder) as temporary:
+            stage = Path(temporary)
             write(stage)
             (stage / SCHEMA).write_text(json.dumps(bundled(), indent=1) + "\n", encoding="utf-8")
             paths = [path for path in stage.rglob("*") if path.is_file()]
             written = sorted(path.relative_to(stage) for path in paths)
-    except Occupied as error:
-        first = error.paths[0]
-        more = f" (and {len(error.paths) - 1} more)" if len(error.paths) > 1 else ""
-        raise UsageError(
-            f"{first} already exists{more}: nothing was written\n"
-            f"    hint: {shell(['fasthep-smk', 'init', 'NEW_FOLDER'])} writes into a new folder"
-        ) from None
+            _refuse_to_overwrite(folder, names)  # to write them takes a while
+            for path in sorted(stage.iterdir()):
+                path.rename(folder / path.name)
+    except BaseException:
+        if is_new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
     return [folder / path for path in written]
+
+
+def _refuse_to_overwrite(folder: Path, names: list[str]) -> None:
+    paths = [folder / name for name in names if os.path.lexists(folder / name)]
+    if paths:
+        more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+        raise UsageError(
+            f"{paths[0]} already exists{more}: nothing was written\n"
+            f"    hint: {shell(['fasthep-smk', 'init', 'NEW_FOLDER'])} writes into a new folder"
+        )
 
 
 def as_text(folder: Path, written: list[Path]) -> str:

@@ -10,7 +10,7 @@ import yaml
 
 from fasthep_smk import sites
 from fasthep_smk.config.site import Site
-from fasthep_smk.sites import slurm
+from fasthep_smk.sites.slurm_partitions import PARTITIONS
 from fasthep_smk.translate.profile import BASE
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import UsageError
@@ -64,8 +64,8 @@ def init_site(system: str, folder: Path) -> tuple[list[Path], list[str]]:
         "retries": module.RETRIES,
     }
     settings.pop("resources", None)
-    if slurm.PARTITIONS in draft.files:
-        settings["slurm-partition-config"] = slurm.PARTITIONS
+    if PARTITIONS in draft.files:
+        settings["slurm-partition-config"] = PARTITIONS
     remarks = "".join(f"# {line}\n" for line in draft.remarks)
     texts = {
         "config.yaml": _CONFIG.format(system=system, name=folder) + _yaml(settings),

@@ -227,7 +227,7 @@ def _in_queue(left: Left) -> dict[str, str]:
 def unknown_queue(build: Path) -> str:
     """Return in words why it is not known which jobs of a build folder are in a queue."""
     noted = batch_jobs.read(build)
-    silent = [job for job in noted if not sites.lists_jobs(job.system)]
+    silent = [job for job in noted if not sites.system(job.system).LISTS_JOBS]
     if not silent:
         return "the batch system does not answer: its queue is not known"
     ids = ", ".join(job.batch_id for job in silent[:_IN_QUEUE] if job.batch_id)

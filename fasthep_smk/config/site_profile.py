@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from fasthep_smk.config import schema
 from fasthep_smk.config.requests import SYSTEMS
@@ -78,21 +78,18 @@ def _executor_findings(executor: object, file: str) -> Iterator[Finding]:
     """Yield why an executor cannot be used: it is unknown, or its plugin is not installed."""
     if executor in SYSTEMS or (isinstance(executor, str) and plugins.is_installed(executor)):
         return
-    close = nearest(str(executor), [*SYSTEMS, *plugins.installed()])
-    meant = f"did you mean {close!r}?" if close else ""
-    install = f"pip install {plugins.distribution_of(executor)}" if _is_name(executor) else ""
+    install = None
+    if isinstance(executor, str) and plugins.NAME.fullmatch(executor):
+        plugin = plugins.distribution_of(executor)
+        install = f"if there is such a plugin: pip install {plugin}"
     yield Finding(
         file=file,
         key="executor",
         problem="there is no such executor here",
         value=as_yaml(executor),
         expected=f"{', '.join(SYSTEMS)}, or one whose Snakemake plugin is installed",
-        hint=" Or, if there is such a plugin: ".join(filter(None, (meant, install))) or None,
+        hint=install,
     )
-
-
-def _is_name(executor: object) -> TypeGuard[str]:
-    return isinstance(executor, str) and plugins.NAME.fullmatch(executor) is not None
 
 
 def _find(profile: str, key: str) -> Path | None:

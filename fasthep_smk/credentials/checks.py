@@ -1,10 +1,12 @@
-"""The credentials of this user: found, compared with what is required, and how to renew them."""
+"""The credentials of this user: what is wrong, how to renew them, when jobs wait for them."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+import shutil
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fasthep_smk.config.credentials import KINDS, CredentialKind, Requirement
@@ -20,6 +22,8 @@ _FINDERS = {"x509": find_proxy, "token": find_token, "kerberos": find_ticket}
 _HOURS = 24
 #: Clocks differ: what becomes valid within this many seconds is taken to be valid.
 _CLOCKS = 60
+#: Seconds by which a server's clock may differ: what it refuses may have some left here.
+CLOCKS = 30.0
 
 
 def look(kinds: Iterable[CredentialKind] = KINDS) -> dict[CredentialKind, Credential]:
@@ -44,74 +48,48 @@ class CredentialProblem:
 
 
 def problems(
-    required: Requirement, found: Credential | None, *, now: float, until: float | None = None
+    required: Requirement, credential: Credential | None, *, now: float, until: float | None = None
 ) -> list[CredentialProblem]:
     """Return what is wrong with a credential that jobs need until the time ``until``."""
-    return list(_problems(required, found, now, until))
-
-
-def lack(required: Requirement, found: Credential | None, *, now: float) -> str | None:
-    """Return in a few words why jobs have to wait for a new one; ``None`` if they need not."""
-    name = NAMES[required.kind]
-    if found is None:
-        return f"the {name} is gone"
-    if found.problem is not None:
-        return f"the {name} ({found.where}) cannot be read any more: {found.problem}"
-    if found.end is not None and found.has_ended(now):
-        return f"the {name} ({found.where}) expired at {moment(found.end)}"
-    return None
-
-
-def _problems(
-    required: Requirement, credential: Credential | None, now: float, until: float | None
-) -> Iterator[CredentialProblem]:
     name = NAMES[required.kind]
     wanted = f"a valid {name}" + (
         f" until {moment(until)}, when the longest job may end" if until else ""
     )
-    fix = renewal(required, credential, (until or now) - now)
+    renew = renewal(required, credential, (until or now) - now)
     if credential is None:
-        yield CredentialProblem(required, f"there is no {name}", None, wanted, fix)
-        return
+        return [CredentialProblem(required, f"there is no {name}", None, wanted, renew)]
+    where, wrong = credential.where, list[CredentialProblem]()
+
+    def add(
+        what: str, found: str, expected: str = wanted, fix: str = renew, *, early: bool = False
+    ) -> None:
+        wrong.append(CredentialProblem(required, what, f"{where}: {found}", expected, fix, early))
+
     if credential.problem is not None:
-        shown = f"{credential.where}: {credential.problem}"
-        yield CredentialProblem(required, f"the {name} cannot be read", shown, wanted, fix)
-        return
+        add(f"the {name} cannot be read", credential.problem)
+        return wrong
     if credential.is_open:
-        mode = f"{credential.where}: mode {credential.mode:03o}"
-        yield CredentialProblem(
-            required, f"others may read the {name}", mode, "mode 600", close_to_others(credential)
-        )
-    yield from _of_others(required, credential, fix)
-    if credential.begin is not None and credential.begin > now + _CLOCKS:
-        shown = f"{credential.where}: valid from {moment(credential.begin)}"
-        hint = "wait, or check the clock of this machine"
-        yield CredentialProblem(required, f"the {name} is not valid yet", shown, wanted, hint)
-    elif credential.has_ended(now):
-        shown = f"{credential.where}: expired {moment(credential.end or now)}"
-        yield CredentialProblem(required, f"the {name} has expired", shown, wanted, fix)
-    elif until is not None and credential.end is not None and credential.end < until:
-        shown = f"{credential.where}: expires {moment(credential.end)}"
-        problem = f"the {name} expires before the longest job may end"
-        yield CredentialProblem(required, problem, shown, wanted, fix, early=True)
-
-
-def _of_others(
-    required: Requirement, credential: Credential, fix: str
-) -> Iterator[CredentialProblem]:
-    """Yield that it is one of another organisation, or of another issuer."""
-    name = NAMES[required.kind]
+        close = shell(["chmod", "600", credential.path or where])
+        add(f"others may read the {name}", f"mode {credential.mode:03o}", "mode 600", close)
     # Of a proxy whose attributes cannot be read it is only known that it has some.
     vos = credential.vos if credential.vos or not credential.attested else required.voms
     if lacking := [vo for vo in required.voms if vo not in vos]:
-        shown = f"{credential.where}: {', '.join(credential.vos) or 'no VOMS attributes'}"
-        expected = f"VOMS attributes of {', '.join(required.voms)}"
         problem = f"the {name} has no VOMS attributes of {', '.join(lacking)}"
-        yield CredentialProblem(required, problem, shown, expected, fix)
+        expected = f"VOMS attributes of {', '.join(required.voms)}"
+        add(problem, ", ".join(credential.vos) or "no VOMS attributes", expected)
     if required.issuer and (credential.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
-        shown = f"{credential.where}: issued by {credential.issuer or 'an unknown authority'}"
-        problem = f"the {name} was issued by another authority"
-        yield CredentialProblem(required, problem, shown, required.issuer, fix)
+        issued = f"issued by {credential.issuer or 'an unknown authority'}"
+        add(f"the {name} was issued by another authority", issued, required.issuer)
+    if credential.begin is not None and credential.begin > now + _CLOCKS:
+        begins = f"valid from {moment(credential.begin)}"
+        hint = "wait, or check the clock of this machine"
+        add(f"the {name} is not valid yet", begins, fix=hint)
+    elif credential.has_ended(now):
+        add(f"the {name} has expired", f"expired {moment(credential.end or now)}")
+    elif until is not None and credential.end is not None and credential.end < until:
+        problem = f"the {name} expires before the longest job may end"
+        add(problem, f"expires {moment(credential.end)}", early=True)
+    return wrong
 
 
 def renewal(required: Requirement, found: Credential | None, seconds: float = 0) -> str:
@@ -138,6 +116,60 @@ def _place(credential: Credential | None) -> list[str]:
     return ["--out", path] if path and path != proxies.default_path() else []
 
 
-def close_to_others(found: Credential) -> str:
-    """Return how to keep others from reading it."""
-    return shell(["chmod", "600", found.path or found.where])
+@dataclass(frozen=True)
+class MissingCredential:
+    """Why jobs wait for a credential, and what to do."""
+
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.why}: jobs wait until you renew it: {self.fix}"
+
+
+def lacking(
+    required: Iterable[Requirement],
+    *,
+    now: float | None = None,
+    there: Mapping[CredentialKind, Credential] | None = None,
+) -> dict[CredentialKind, MissingCredential]:
+    """Return which required credentials have ended at the time ``now``, or are gone.
+
+    ``there`` are those that a look has just found.
+    """
+    # Without klist, a ticket that is there cannot be told from one that is not.
+    wanted = [
+        requirement
+        for requirement in required
+        if requirement.kind != "kerberos" or shutil.which("klist")
+    ]
+    credentials = look(requirement.kind for requirement in wanted) if there is None else there
+    now = time.time() if now is None else now
+    missing: dict[CredentialKind, MissingCredential] = {}
+    for requirement in wanted:
+        credential = credentials.get(requirement.kind)
+        if why := lack(requirement, credential, now=now):
+            missing[requirement.kind] = MissingCredential(why, renewal(requirement, credential))
+    return missing
+
+
+def lack(required: Requirement, found: Credential | None, *, now: float) -> str | None:
+    """Return in a few words why jobs have to wait for a new one; ``None`` if they need not."""
+    name = NAMES[required.kind]
+    if found is None:
+        return f"the {name} is gone"
+    if found.problem is not None:
+        return f"the {name} ({found.where}) cannot be read any more: {found.problem}"
+    if found.end is not None and found.has_ended(now):
+        return f"the {name} ({found.where}) expired at {moment(found.end)}"
+    return None
+
+
+def renewed(kinds: Iterable[CredentialKind]) -> list[str]:
+    """Return lines that say of which credentials jobs do not wait any more."""
+    return [
+        f"the {NAMES[kind]} was renewed"
+        + (f" and is valid until {moment(credential.end)}" if credential.end is not None else "")
+        + ": jobs continue"
+        for kind, credential in look(kinds).items()
+    ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from fasthep_smk.config.credentials import CredentialKind
+from fasthep_smk.util.files import read_plain
 
 #: What people call them.
 NAMES: dict[CredentialKind, str] = {
@@ -66,24 +66,15 @@ def read_file(path: Path) -> tuple[bytes, int]:
         Unreadable: it cannot be read, or is no file.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not hold us up
+        mode = stat.S_IMODE(path.stat().st_mode)
+        content = read_plain(path, _MOST + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
-    try:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            raise Unreadable("is not a regular file")
-        with open(descriptor, "rb", closefd=False) as stream:
-            content = stream.read(_MOST + 1)
-    except OSError as error:
-        raise Unreadable(f"cannot be read: {error.strerror}") from None
-    finally:
-        os.close(descriptor)
     if len(content) > _MOST:
         raise Unreadable("is too large for a credential")
-    return content, stat.S_IMODE(about.st_mode)
+    return content, mode
 
 
 def moment(when: float) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+
+from fasthep_smk.util.errors import chain_of
 
 #: XRootD's "[3010]" is kXR_NotAuthorized, "[3030]" kXR_AuthFailed; 401 and 403 are https's.
 _TEXT = re.compile(
@@ -18,7 +19,6 @@ _TEXT = re.compile(
 _OF_XROOTD = re.compile(r"permission denied|not authorized", re.IGNORECASE)
 _XROOTD = re.compile(r"\bx?roots?://", re.IGNORECASE)
 _STATUS = (401, 403)
-_DEEPEST = 10
 
 
 def is_refusal(error: BaseException, file: str | None = None) -> bool:
@@ -26,7 +26,10 @@ def is_refusal(error: BaseException, file: str | None = None) -> bool:
 
     ``file`` is the input file of the job.
     """
-    for cause in _chain(error):
+    # A stage's error holds the one that was raised in it.
+    inner = getattr(error, "cause", None)
+    causes = [*chain_of(error), *(chain_of(inner) if isinstance(inner, BaseException) else ())]
+    for cause in causes:
         text = str(cause)
         if _TEXT.search(text) or any(
             getattr(cause, name, None) in _STATUS for name in ("code", "status", "status_code")
@@ -35,16 +38,3 @@ def is_refusal(error: BaseException, file: str | None = None) -> bool:
         if _OF_XROOTD.search(text) and _XROOTD.search(f"{text} {file or ''}"):
             return True
     return False
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    left: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while left and len(seen) < _DEEPEST:
-        cause = left.pop(0)
-        if not isinstance(cause, BaseException) or id(cause) in seen:
-            continue
-        seen.add(id(cause))
-        yield cause
-        # A stage's error holds the one that was raised in it.
-        left += [getattr(cause, "cause", None), cause.__cause__, cause.__context__]

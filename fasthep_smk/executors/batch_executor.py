@@ -127,7 +127,7 @@ class BatchExecutor(Executor):
             super().run_job(self._as_submitted(job))
         except Exception as error:
             message = BEFORE_HTCONDOR.sub("", masked(str(error)))
-            system = sites.batch(self._system)
+            system = sites.system(self._system)
             if not (isinstance(error, WorkflowError) or system.NO_ANSWER.search(message)):
                 raise
             if not system.NO_WORD.search(message):
@@ -142,7 +142,7 @@ class BatchExecutor(Executor):
         or has no room now, or it is looked up whether the job has arrived. Or it goes to its
         fallback. ``unclear``: it may have arrived, and was refused if it has not.
         """
-        system = sites.batch(self._system)
+        system = sites.system(self._system)
         if not self.wait:
             return _refused(message)
         if unclear:

@@ -61,7 +61,7 @@ class Gate:
         """
         if not self._required:
             return False
-        from fasthep_smk.credentials.validity import CLOCKS
+        from fasthep_smk.credentials.checks import CLOCKS
 
         self._margin = CLOCKS
         self.look()
@@ -81,8 +81,7 @@ class Gate:
 
     def look(self) -> None:
         """Look at the credentials."""
-        from fasthep_smk.credentials.checks import look
-        from fasthep_smk.credentials.validity import lacking, renewed
+        from fasthep_smk.credentials.checks import lacking, look, renewed
 
         with self._lock:
             there = look(requirement.kind for requirement in self._required)

@@ -94,7 +94,7 @@ class HTCondorExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
 
     def _report_failed(self, job_info: SnakemakeJobInfo, state: BatchState) -> None:
         if state.said.startswith("HTCondor: held"):  # let go later, it would run beside the next
-            ask(htcondor.cancel([str(job_info.external_jobid)]))
+            ask(self._submissions.system.cancel([str(job_info.external_jobid)]))
         super()._report_failed(job_info, state)
 
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
@@ -106,7 +106,7 @@ class HTCondorExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
     def cancel_jobs(self, active_jobs: list[SnakemakeJobInfo]) -> None:
         """Cancel jobs; what is left is cancelled at the end of the run."""
         if active_jobs:
-            ask(htcondor.cancel(str(job.external_jobid) for job in active_jobs))
+            ask(self._submissions.system.cancel(str(job.external_jobid) for job in active_jobs))
 
     def _get_exec_args_and_transfer_files(self, job: SnakemakeJob, needs_transfer: bool) -> _Sent:
         """Return executable, arguments, files that go and come, and where these come to."""

@@ -125,7 +125,7 @@ class SlurmExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
 
     def _report_job_error_threadsafe(self, job_info: SnakemakeJobInfo, msg: str) -> None:
         """Take a job as refused, unless it is unknown whether it was."""
-        if not (IS_UNCLEAR.search(msg) or slurm.NO_WORD.search(said_by_sbatch(msg))):
+        if not (IS_UNCLEAR.search(msg) or slurm.Slurm.NO_WORD.search(said_by_sbatch(msg))):
             self._submissions.refused()
         super()._report_job_error_threadsafe(job_info, msg)
 
@@ -163,7 +163,7 @@ class SlurmExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
             text = files.read_plain(log).decode(errors="replace")
         except OSError:
             return False
-        if not slurm.SRUN_IS_SILENT.search(text):
+        if not slurm.Slurm.SRUN_IS_SILENT.search(text):
             return False
         notes = failures.read_all(Path())
         return not any(note.batch_job == job_info.external_jobid for note in notes)

@@ -125,7 +125,7 @@ class Submissions:
         Of several, nobody would watch the earlier ones: they are cancelled. ``None``: the batch
         system does not answer.
         """
-        ids = sites.batch(self.name).arrived(self._build, name, self.since)
+        ids = self.system.arrived(self._build, name, self.since)
         if ids is None:
             return None
         *others, batch_id = [job_id for job_id in ids if job_id not in self._tokens] or [""]

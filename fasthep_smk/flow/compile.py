@@ -170,7 +170,7 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
     except SmkError:
         raise
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        from fasthep_smk.util.yaml_messages import unreadable
+        from fasthep_smk.util.yaml_files import unreadable
 
         of_text = isinstance(error, UnicodeDecodeError)
         raise unreadable(_read_by(error, workflow) if of_text else workflow, error) from error

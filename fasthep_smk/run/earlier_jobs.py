@@ -200,7 +200,7 @@ def stay(build: Path) -> str | None:
     noted = batch_jobs.read(build)
     own = sum(not job.pilot for job in noted)
     lines = []
-    if own and not all(sites.lists_jobs(job.system) for job in noted):
+    if own and not all(sites.system(job.system).LISTS_JOBS for job in noted):
         lines.append(_unanswered(noted, "this run"))
     elif own:
         lines.append(
@@ -247,7 +247,7 @@ def _unanswered(noted: Iterable[BatchJob], whose: str) -> str:
     texts = []
     for system in dict.fromkeys(job.system for job in noted):
         ids = [job.batch_id for job in noted if job.system == system and job.batch_id]
-        if sites.lists_jobs(system):
+        if sites.system(system).LISTS_JOBS:
             command = shell(sites.system(system).cancel(ids))
             texts.append(
                 f"{sites.title(system)} does not answer: jobs of {whose} may be left in its queue. "

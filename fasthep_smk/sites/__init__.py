@@ -9,12 +9,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest
 from fasthep_smk.util import units
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 #: The group of entry points by which packages say more of an executor.
 GROUP = "fasthep_smk.sites"
-_TITLES: Mapping[str, str] = {"slurm": "Slurm", "htcondor": "HTCondor"}
+#: The classes of the systems that we know: their names as people write them.
+_CLASSES = {"local": "Local", "slurm": "Slurm", "htcondor": "HTCondor"}
 _AMOUNTS = ("cpus", "memory", "disk", "gpus")
 
 
@@ -89,124 +90,151 @@ class Draft:
     invented: Sequence[str] = ()
 
 
-class System(Protocol):
-    """What a module of this package offers."""
+class System:
+    """A batch system, or one machine. What this class says holds where a system says nothing else.
+
+    That is a machine without a queue: whoever derives from it adds what there is.
+    """
 
     #: The module that Snakemake needs for it, if any.
-    PLUGIN: str | None
-
+    PLUGIN: str | None = None
     #: What is started as Snakemake: itself, or a module of ours that repairs its plugin.
     SNAKEMAKE: str
-
-    #: How often a failed job is tried again where it is not given.
-    RETRIES: int
-
+    #: How often a failed job is tried again where it is not given. Nodes fail and jobs are
+    #: preempted: what has failed once may well succeed.
+    RETRIES = 2
     #: Resources that say how much a job needs: a pool that says nothing takes another's word.
-    AMOUNTS: tuple[str, ...]
-
+    AMOUNTS: tuple[str, ...] = ()
     #: Snakemake's options for jobs that are sent what they need.
-    TRAVELLING: Mapping[str, object]
-
+    TRAVELLING: Mapping[str, object] = {}
     #: Its commands that a run needs, each with words to which it answers, or without.
-    COMMANDS: Mapping[str, Sequence[str]]
-
-    settings: Callable[[Site], Mapping[str, object]]
-    """Return Snakemake's options for this system, asking it where that helps."""
-
+    COMMANDS: Mapping[str, Sequence[str]] = {}
     #: Characters of folders, and of the paths of interpreters, that it takes for something else.
-    NOT_IN_FOLDERS: frozenset[str]
-    NOT_IN_PROGRAMS: frozenset[str]
-
-    resources: Callable[[Attempt], Mapping[str, object]]
-    """Return the executor's own resources of a job, besides those every Snakefile has."""
-
-    machine: Callable[[Site], ResourceRequest | None]
-    """Return the size of the one machine that all jobs share, if it is one."""
-
-    longest: Callable[[Attempt], int | None]
-    """Return for how many seconds the site lets a job run; ``None``: not known, or for ever."""
-
-    problems: Callable[[Iterable[Attempt], Site], Iterable[Finding]]
-    """Return attempts that the site can never run."""
-
-    queued: Callable[[Path], list[Queued] | None]
-    """Return the jobs in the queue that were submitted from a folder, a run's build folder.
-
-    ``None`` if the system does not answer.
-    """
-
-    cancel: Callable[[Iterable[str]], Sequence[str]]
-    """Return the command that takes jobs out of the queue, given by their ids."""
-
-    batch_job: Callable[[], str | None]
-    """Return the id of the batch job that this process runs in."""
-
-    slot: Callable[[], str | None]
-    """Return in words which of the system's places for jobs this process runs in."""
-
-    hold: Callable[[Iterable[str]], Mapping[str, bool | None]]
-    """Put jobs on hold, from which none starts.
-
-    Returns for each whether it is on hold and has never started; ``None``: that is not known now.
-    """
-
-    withdraw: Callable[[Iterable[str]], Mapping[str, bool | None]]
-    """Take jobs that are on hold out of the queue.
-
-    Returns for each whether it is gone without having started; ``None``: that is not known now.
-    """
-
-    draft: Callable[[], Draft | None]
-    """Return a first description of the site's pools; ``None`` if the system does not answer."""
-
-    fate: Callable[[str], str | None]
-    """Return in one line what the system says of how a job ended."""
-
-    remedy: Callable[[str], str | None]
-    """Return what to do about a job that the system has not taken, by its own sentence on it."""
-
-
-class Batch(Protocol):
-    """What the modules of batch systems offer besides: jobs that are not Snakemake's."""
-
+    NOT_IN_FOLDERS: frozenset[str] = frozenset()
+    NOT_IN_PROGRAMS: frozenset[str] = frozenset()
+    #: Whether :meth:`queued` and :meth:`cancel` know what is in the queue.
+    LISTS_JOBS = True
+    #: Whether jobs can be put on hold, and submitted without Snakemake, as pilots are.
+    TAKES_PILOTS = False
+    #: What it complains of where it does not take a job, and what to change; the first that fits
+    #: counts.
+    REMEDIES: Sequence[tuple[str, str]] = ()
     #: What is said of a job that is not taken: it has not reached the system; it may have.
     NO_ANSWER: re.Pattern[str]
     NO_WORD: re.Pattern[str]
 
-    submit: Callable[[str, str, Attempt, Path], str]
-    """Submit a shell command under a name, with what an attempt asks for; return the batch id.
+    def settings(self, _site: Site) -> Mapping[str, object]:
+        """Return Snakemake's options for this system, asking it where that helps."""
+        return {}
 
-    It starts once, as far as the system can be told: where its node dies it is not to start again.
+    def resources(self, _attempt: Attempt) -> Mapping[str, object]:
+        """Return the executor's own resources of a job, besides those every Snakefile has."""
+        return {}
 
-    What it prints goes to a file, without a suffix here. Raises ``NotSubmitted``; ``Unanswered``
-    where it is unknown whether it was.
-    """
+    def machine(self, _site: Site) -> ResourceRequest | None:
+        """Return the size of the one machine that all jobs share, if it is one."""
+        return None
 
-    status: Callable[..., Mapping[str, BatchState]]
-    """Return what is known now of jobs, by their ids: ``status(ids, folder, since)``.
+    def longest(self, _attempt: Attempt) -> int | None:
+        """Return for how many seconds the site lets a job run; ``None``: not known, or for ever."""
+        return None
 
-    One that is missing is not known now. Jobs of others, and of other folders, that have the same
-    id are none of them. ``since`` is when the first of them may have ended, in seconds since 1970.
-    """
+    def most_memory(self, _attempt: Attempt) -> int | None:
+        """Return the memory of the largest node that has a job's cpus and GPUs, in bytes.
 
-    arrived: Callable[[Path, str, float], list[str] | None]
-    """Return the ids of jobs of a name that were submitted from a folder since a time.
+        Of those on which it may run; ``None``: that is not known.
+        """
+        return None
 
-    In whatever state they are, the latest last; ``None`` if the system does not answer.
-    """
+    def problems(self, _attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
+        """Return attempts that the site can never run."""
+        return ()
 
-    most_memory: Callable[[Attempt], int | None]
-    """Return the memory of the largest node that a job may run on, with its cpus and GPUs: bytes.
+    def refused(
+        self, _attempts: Iterable[Attempt], _site: Site
+    ) -> Iterable[tuple[Attempt, Finding]]:
+        """Return attempts that the system will refuse for who asks, and what is wrong."""
+        return ()
 
-    ``None``: that is not known.
-    """
+    def notes(self) -> list[str]:
+        """Return what a user should know of a run with a system that we do not know."""
+        return []
 
-    unsaid: Callable[[], Mapping[str, str]]
-    """Return in words what a job gets that does not say how much memory or disk it needs."""
+    def unsaid(self) -> Mapping[str, str]:
+        """Return in words what a job gets that does not say how much memory or disk it needs."""
+        return {}
+
+    def queued(self, _folder: Path) -> list[Queued] | None:
+        """Return the jobs in the queue that were submitted from a folder, a run's build folder.
+
+        ``None`` if the system does not answer.
+        """
+        return []
+
+    def arrived(self, _folder: Path, _name: str, _since: float) -> list[str] | None:
+        """Return the ids of jobs of a name that were submitted from a folder since a time.
+
+        In whatever state they are, the latest last; ``None`` if the system does not answer.
+        """
+        return None
+
+    def cancel(self, _jobs: Iterable[str]) -> Sequence[str]:
+        """Return the command that takes jobs out of the queue, given by their ids."""
+        return ["true"]
+
+    def hold(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
+        """Put jobs on hold, from which none starts.
+
+        Returns for each whether it is on hold and has never started; ``None``: that is not known
+        now.
+        """
+        return dict.fromkeys(jobs, False)
+
+    def withdraw(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
+        """Take jobs that are on hold out of the queue.
+
+        Returns for each whether it is gone without having started; ``None``: that is not known now.
+        """
+        return dict.fromkeys(jobs, False)
+
+    def submit(self, command: str, name: str, attempt: Attempt, output: Path) -> str:
+        """Submit a shell command under a name, with what an attempt asks for; return the batch id.
+
+        It starts once, as far as the system can be told: where its node dies it is not to start
+        again. What it prints goes to a file, without a suffix here.
+
+        Raises:
+            NotSubmitted: it was refused; ``Unanswered`` where it is unknown whether it was.
+        """
+        raise NotImplementedError
+
+    def batch_job(self) -> str | None:
+        """Return the id of the batch job that this process runs in."""
+        return None
+
+    def slot(self) -> str | None:
+        """Return in words which of the system's places for jobs this process runs in."""
+        return None
+
+    def draft(self) -> Draft | None:
+        """Return a first description of the site's pools; ``None`` if it does not answer."""
+        return None
+
+    def fate(self, _job: str) -> str | None:
+        """Return in one line what the system says of how a job ended."""
+        return None
+
+    def remedy(self, said: str) -> str | None:
+        """Return what to do about a job that the system has not taken, by its own sentence."""
+        for pattern, change in self.REMEDIES:
+            if re.search(pattern, said, re.IGNORECASE):
+                return f"{change} in the pool, or in the site's pools.yaml"
+        return None
 
 
+@cache
 def system(name: str) -> System:
-    """Return the module of a system, by its name in :data:`fasthep_smk.config.requests.SYSTEMS`.
+    """Return a system, by its name in :data:`fasthep_smk.config.requests.SYSTEMS`.
 
     Of any other executor, what an installed package says of it, or what holds for all.
 
@@ -214,18 +242,13 @@ def system(name: str) -> System:
         UsageError: what a package says cannot be used.
     """
     if name in SYSTEMS:
-        return cast("System", importlib.import_module(f"fasthep_smk.sites.{name}"))
-    return cast("System", _other(name))
-
-
-@lru_cache
-def _other(name: str) -> Any:
-    base = importlib.import_module("fasthep_smk.sites.other").Other
+        module = importlib.import_module(f"fasthep_smk.sites.{name}")
+        made: System = getattr(module, _CLASSES[name])()
+        return made
+    base: Any = importlib.import_module("fasthep_smk.sites.other").Other
     points = [*metadata.entry_points(group=GROUP, name=name)]
-    if not points:
-        return base(name)
     try:
-        loaded = points[0].load()(name)
+        loaded = points[0].load()(name) if points else base(name)
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise UsageError(f"entry point {name!r} of {GROUP!r} cannot be used: {text}") from error
@@ -234,49 +257,18 @@ def _other(name: str) -> Any:
             f"entry point {name!r} of {GROUP!r} cannot be used: {points[0].value} is not a class "
             "that is derived from fasthep_smk.sites.other.Other"
         )
-    return loaded
-
-
-def notes(name: str) -> list[str]:
-    """Return what a user should know of a run with a system that we do not know."""
-    return [] if name in SYSTEMS else list(_other(name).notes())
-
-
-def refused(site: Site, attempts: Iterable[Attempt]) -> list[tuple[Attempt, Finding]]:
-    """Return which attempts a batch system will refuse for who asks, and what is wrong."""
-    module = system(site.system)
-    return list(module.refused(attempts, site)) if hasattr(module, "refused") else []
-
-
-def unavailable(site: Site, attempts: Iterable[Attempt]) -> list[str]:
-    """Return in words what attempts wait for, by what a batch system says of its nodes now."""
-    module = system(site.system)
-    return list(module.unavailable(attempts, site)) if hasattr(module, "unavailable") else []
-
-
-def has_pilots(name: str) -> bool:
-    """Return whether a system takes batch jobs that are not Snakemake's."""
-    return hasattr(system(name), "submit")
-
-
-def holds_jobs(name: str) -> bool:
-    """Return whether a job can be taken out of a system's queue before it starts."""
-    return name in SYSTEMS and name != "local"
-
-
-def lists_jobs(name: str) -> bool:
-    """Return whether a system can be asked what is in its queue."""
-    return name in SYSTEMS or bool(_other(name).LISTS_JOBS)
+    known: System = loaded
+    return known
 
 
 def title(name: str) -> str:
     """Return the name of a batch system as people write it."""
-    return _TITLES.get(name, name)
+    return _CLASSES.get(name, name)
 
 
 def unknown(name: str) -> str:
     """Return in words why it is not known what is in a system's queue."""
-    if lists_jobs(name):
+    if system(name).LISTS_JOBS:
         return f"{title(name)} does not answer"
     return f"executor {name!r} cannot tell what is in its queue"
 
@@ -289,13 +281,8 @@ def unsaid(name: str, attempts: Iterable[Attempt]) -> Mapping[str, str]:
         for amount in ("memory", "disk")
         if getattr(attempt.request, amount) is None
     }
-    defaults = batch(name).unsaid() if missing and has_pilots(name) else {}
+    defaults = system(name).unsaid() if missing else {}
     return {amount: text for amount, text in defaults.items() if amount in missing}
-
-
-def batch(name: str) -> Batch:
-    """Return the module of a batch system, by its name."""
-    return cast("Batch", importlib.import_module(f"fasthep_smk.sites.{name}"))
 
 
 def require_plugin(name: str) -> None:

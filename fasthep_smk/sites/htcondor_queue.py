@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from fasthep_smk.sites import BatchState, Queued, QueueState
+from fasthep_smk.sites import BatchState, Queued, QueueState, System
 from fasthep_smk.sites.commands import ask, number
 from fasthep_smk.util.documents import JsonObject
 
@@ -30,37 +30,65 @@ _OF_A_STATE = (
 )  # fmt: skip
 
 
-def hold(jobs: Iterable[str]) -> Mapping[str, bool | None]:
-    """Put idle jobs on hold; return which are, never having started. ``None``: unknown.
+class HTCondorQueue(System):
+    """What HTCondor says of the jobs of a user, and how they are held and withdrawn."""
 
-    Source: condor_hold(1). The schedd looks at a job and holds it in one step: none is running.
-    """
-    jobs = list(jobs)
-    if not jobs:
-        return {}
-    reason = "waited too long for its pool: moved to another"
-    ask(["condor_hold", "-reason", reason, "-constraint", _that_wait(jobs, _IDLE)])
-    states = _waiting(jobs)
-    return {
-        job: None
-        if states is None or states.get(job) == (_IDLE, True)
-        else states.get(job) == (_HELD, True)
-        for job in jobs
-    }
+    def queued(self, folder: Path) -> list[Queued] | None:
+        """Return the jobs that were submitted from a folder."""
+        names = ("ClusterId", "JobStatus", "JobBatchName", "HoldReason", "LastRejMatchReason")
+        ads = ads_of(["condor_q", "-constraint", f"Iwd == {_quoted(folder)}"], *names)
+        return None if ads is None else [job for ad in ads if (job := _queued(ad))]
 
+    def arrived(self, folder: Path, name: str, since: float) -> list[str] | None:
+        """Return the ids of jobs of a name that were submitted from a folder since a time."""
+        named = f"JobBatchName == {json.dumps(name)} && Iwd == {_quoted(folder)}"
+        ids: list[str] = []
+        for command in (["condor_history", *_ended_since(since)], ["condor_q"]):
+            ads = ads_of(
+                [*command, "-constraint", f"{named} && QDate >= {int(since)}"], "ClusterId"
+            )
+            if ads is None:
+                return None
+            ids += [str(ad["ClusterId"]) for ad in ads if "ClusterId" in ad]
+        return sorted(set(ids), key=number)
 
-def withdraw(jobs: Iterable[str]) -> Mapping[str, bool | None]:
-    """Remove jobs on hold; return which are gone. ``None``: unknown.
+    def hold(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
+        """Put idle jobs on hold; return which are, never having started. ``None``: unknown.
 
-    Source: condor_rm(1). Nothing but its removal ends a job that is on hold.
-    """
-    jobs = list(jobs)
-    if not jobs:
-        return {}
-    ask(["condor_rm", "-constraint", _that_wait(jobs, _HELD)])
-    states = _waiting(jobs)
-    gone = {None: True, (_HELD, True): None, (_REMOVED, True): None}
-    return {job: None if states is None else gone.get(states.get(job), False) for job in jobs}
+        Source: condor_hold(1). The schedd looks at a job and holds it in one step: none is running.
+        """
+        jobs = list(jobs)
+        if not jobs:
+            return {}
+        reason = "waited too long for its pool: moved to another"
+        ask(["condor_hold", "-reason", reason, "-constraint", _that_wait(jobs, _IDLE)])
+        states = _waiting(jobs)
+        return {
+            job: None
+            if states is None or states.get(job) == (_IDLE, True)
+            else states.get(job) == (_HELD, True)
+            for job in jobs
+        }
+
+    def withdraw(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
+        """Remove jobs on hold; return which are gone. ``None``: unknown.
+
+        Source: condor_rm(1). Nothing but its removal ends a job that is on hold.
+        """
+        jobs = list(jobs)
+        if not jobs:
+            return {}
+        ask(["condor_rm", "-constraint", _that_wait(jobs, _HELD)])
+        states = _waiting(jobs)
+        gone = {None: True, (_HELD, True): None, (_REMOVED, True): None}
+        return {job: None if states is None else gone.get(states.get(job), False) for job in jobs}
+
+    def fate(self, job: str) -> str | None:
+        """Return how HTCondor says a job ended: why it was held or removed, or its exit code."""
+        for command in (["condor_q", job], ["condor_history", "-limit", "1", job]):
+            for ad in ads_of(command, *_OF_AN_END) or ():
+                return f"HTCondor: {_ending(ad)}"
+        return None
 
 
 def _that_wait(jobs: Iterable[str], status: int) -> str:
@@ -72,13 +100,12 @@ def _that_wait(jobs: Iterable[str], status: int) -> str:
 
 def _waiting(jobs: Iterable[str]) -> dict[str, tuple[int, bool]] | None:
     """Return of jobs in the queue the state, and whether they have never started."""
-    text = ask(["condor_q", *jobs, "-af", "ClusterId", "JobStatus", "NumShadowStarts"])
-    if text is None:
+    ads = ads_of(["condor_q", *jobs], "ClusterId", "JobStatus", "NumShadowStarts")
+    if ads is None:
         return None
-    lines = [line.split() for line in text.splitlines()]
     return {
-        job: (number(status), starts in ("undefined", "0"))
-        for job, status, starts in (line for line in lines if len(line) == 3)
+        str(ad.get("ClusterId")): (number(str(ad.get("JobStatus"))), not ad.get("NumShadowStarts"))
+        for ad in ads
     }
 
 
@@ -109,7 +136,7 @@ def status(jobs: Iterable[str], folder: Path, since: float = 0.0) -> dict[str, B
 
 def _states(command: list[str], jobs: Sequence[str], folder: Path) -> dict[str, BatchState] | None:
     among = f"member(ClusterId, {{{','.join(jobs)}}}) && Iwd == {_quoted(folder)}"
-    ads = _answer([*command, "-constraint", among], *_OF_A_STATE)
+    ads = ads_of([*command, "-constraint", among], *_OF_A_STATE)
     states = {str(ad.get("ClusterId")): _state(ad) for ad in ads or ()}
     return None if ads is None else {job: states[job] for job in jobs if job in states}
 
@@ -128,18 +155,6 @@ def _state(ad: JsonObject) -> BatchState:
     return BatchState("failed" if code == _REMOVED else "alive", text, since)
 
 
-def arrived(folder: Path, name: str, since: float) -> list[str] | None:
-    """Return the ids of jobs of a name that were submitted from a folder since a time."""
-    named = f"JobBatchName == {json.dumps(name)} && Iwd == {_quoted(folder)}"
-    ids: list[str] = []
-    for command in (["condor_history", *_ended_since(since)], ["condor_q"]):
-        ads = _answer([*command, "-constraint", f"{named} && QDate >= {int(since)}"], "ClusterId")
-        if ads is None:
-            return None
-        ids += [str(ad["ClusterId"]) for ad in ads if "ClusterId" in ad]
-    return sorted(set(ids), key=number)
-
-
 def _ended_since(since: float) -> list[str]:
     """Return the options by which the history is read back to a time, and no further."""
     return ["-since", f"EnteredCurrentStatus < {int(since)}"]
@@ -148,13 +163,6 @@ def _ended_since(since: float) -> list[str]:
 def _quoted(folder: Path) -> str:
     run = str(folder.resolve()).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{run}"'
-
-
-def queued(folder: Path) -> list[Queued] | None:
-    """Return the jobs that were submitted from a folder."""
-    names = ("ClusterId", "JobStatus", "JobBatchName", "HoldReason", "LastRejMatchReason")
-    ads = _answer(["condor_q", "-constraint", f"Iwd == {_quoted(folder)}"], *names)
-    return None if ads is None else [job for ad in ads if (job := _queued(ad))]
 
 
 def _queued(ad: JsonObject) -> Queued | None:
@@ -175,14 +183,6 @@ def _queued(ad: JsonObject) -> Queued | None:
     return Queued(str(ad["ClusterId"]), name, state, at, reason, held)
 
 
-def fate(job: str) -> str | None:
-    """Return how HTCondor says a job ended: why it was held or removed, or its exit code."""
-    for command in (["condor_q", job], ["condor_history", "-limit", "1", job]):
-        for ad in ads_of(command, *_OF_AN_END):
-            return f"HTCondor: {_ending(ad)}"
-    return None
-
-
 def _ending(ad: JsonObject) -> str:
     status = ad.get("JobStatus")
     if status == _HELD:
@@ -201,13 +201,8 @@ def _ending(ad: JsonObject) -> str:
     return f"exit code {ad['ExitCode']}" if "ExitCode" in ad else f"job status {status}"
 
 
-def ads_of(command: list[str], *names: str) -> list[JsonObject]:
-    """Return these attributes of the jobs that a command of HTCondor's lists."""
-    return _answer(command, *names) or []
-
-
-def _answer(command: list[str], *names: str) -> list[JsonObject] | None:
-    """Return the same; ``None`` if HTCondor does not answer."""
+def ads_of(command: list[str], *names: str) -> list[JsonObject] | None:
+    """Return these attributes of all that a command lists; ``None`` if HTCondor does not answer."""
     text = ask([*command, "-json", "-attributes", ",".join(names)], seconds=_PATIENCE)
     if text is None:
         return None

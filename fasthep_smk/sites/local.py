@@ -4,44 +4,48 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import Draft, Queued
+from fasthep_smk.config.requests import ResourceRequest
+from fasthep_smk.sites import Draft, System
 from fasthep_smk.util import units
-from fasthep_smk.util.errors import Finding
 
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
 
-#: Snakemake's own executor serves.
-PLUGIN = None
-SNAKEMAKE = "fasthep_smk.executors.local"
 
-#: Resources that say how much a job needs, wherever it runs.
-AMOUNTS: tuple[str, ...] = ()
+class Local(System):
+    """This machine, where Snakemake itself starts the jobs, and holds back what does not fit."""
 
-#: None: Snakemake starts the jobs.
-COMMANDS: Mapping[str, Sequence[str]] = {}
+    SNAKEMAKE = "fasthep_smk.executors.local"
+    #: Jobs are deterministic: on one machine, a failure comes back.
+    RETRIES = 0
 
-#: On one machine no job travels.
-TRAVELLING: Mapping[str, object] = {}
-#: Jobs are started with words, and folders stay where they are.
-NOT_IN_FOLDERS: frozenset[str] = frozenset()
-NOT_IN_PROGRAMS = NOT_IN_FOLDERS
+    def machine(self, site: Site) -> ResourceRequest:
+        """Return what this machine has; ``machine`` in the site's pools.yaml has the last word."""
+        return _machine(site.machine)
 
-#: Jobs are deterministic: on one machine, a failure comes back.
-RETRIES = 0
+    def settings(self, site: Site) -> Mapping[str, object]:
+        """Return Snakemake's options: all cores, and no more memory and GPUs than there are."""
+        here = self.machine(site)
+        limits = {"gpu": here.gpus}
+        if here.memory is not None:
+            limits["mem_mb"] = here.memory // 1000**2
+        if here.disk is not None:
+            limits["disk_mb"] = here.disk // 1000**2
+        return {"cores": here.cpus if site.machine.get("cpus") else "all", "resources": limits}
+
+    def draft(self) -> Draft | None:
+        here = _machine({})
+        facts: dict[str, int | str] = {"cpus": here.cpus, "gpus": here.gpus}
+        if here.memory is not None:
+            facts["memory"] = units.format_bytes(here.memory).replace(" ", "")
+        return Draft({"machine": facts, "waiting": "00:01:00"}, ["Pools share the machine."])
 
 
-def machine(site: Site) -> ResourceRequest:
-    """Return what this machine has; ``machine`` in the site's pools.yaml has the last word."""
-    return machine_of(site.machine)
-
-
-def machine_of(said: Mapping[str, object]) -> ResourceRequest:
+def _machine(said: Mapping[str, object]) -> ResourceRequest:
     """Return what this machine has, but for what is said of it."""
     return ResourceRequest(
         cpus=units.parse_count(said["cpus"]) if said.get("cpus") else _cpus(),
@@ -51,61 +55,6 @@ def machine_of(said: Mapping[str, object]) -> ResourceRequest:
         if said.get("gpus") is not None
         else len(list(Path("/dev").glob("nvidia[0-9]*"))),
     )
-
-
-def settings(site: Site) -> Mapping[str, object]:
-    """Return Snakemake's options: all cores, and no more memory and GPUs than there are."""
-    here = machine(site)
-    limits = {"gpu": here.gpus}
-    if here.memory is not None:
-        limits["mem_mb"] = here.memory // 1000**2
-    if here.disk is not None:
-        limits["disk_mb"] = here.disk // 1000**2
-    return {"cores": here.cpus if site.machine.get("cpus") else "all", "resources": limits}
-
-
-def resources(_attempt: Attempt) -> Mapping[str, object]:
-    """Return nothing: the resources that every Snakefile has say it all."""
-    return {}
-
-
-def problems(_attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
-    """Return nothing: what is larger than :func:`machine` is found by ``sites.too_large``."""
-    return ()
-
-
-def queued(_folder: Path) -> list[Queued]:
-    """Return nothing: here Snakemake itself holds back what does not fit yet."""
-    return []
-
-
-def cancel(_jobs: Iterable[str]) -> Sequence[str]:
-    """Return a command that does nothing: no job is queued elsewhere."""
-    return ["true"]
-
-
-def hold(_jobs: Iterable[str]) -> Mapping[str, bool | None]:
-    """Do nothing: no job is queued elsewhere."""
-    return {}
-
-
-withdraw = hold
-
-
-def _nothing(*_: object) -> None:
-    """Return nothing: there is no batch system, and jobs may run for ever."""
-
-
-longest = batch_job = slot = fate = remedy = _nothing
-
-
-def draft() -> Draft | None:
-    """Return what this machine has."""
-    here = machine_of({})
-    facts: dict[str, int | str] = {"cpus": here.cpus, "gpus": here.gpus}
-    if here.memory is not None:
-        facts["memory"] = units.format_bytes(here.memory).replace(" ", "")
-    return Draft({"machine": facts, "waiting": "00:01:00"}, ["Pools share the machine."])
 
 
 def _cpus() -> int:

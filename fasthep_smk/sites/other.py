@@ -9,18 +9,18 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.config.requests import Attempt
+from fasthep_smk.sites import Queued, System
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.executor_plugins import module_of
 from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
-    from fasthep_smk.sites import Draft, Queued
 
 #: Variables in which batch systems tell a job its number. The first that is there counts.
 _NUMBERS = (
@@ -28,28 +28,18 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-class Other:
+class Other(System):
     """A batch system of which nothing is known but the name of its executor."""
 
-    #: What runs in place of Snakemake's own module.
     SNAKEMAKE = "fasthep_smk.executors.other"
-    #: Machines leave and jobs are preempted: what has failed once may well succeed.
-    RETRIES = 2
-    #: Resources that say how much a job needs: those that every Snakefile has.
-    AMOUNTS: tuple[str, ...] = ()
-    #: Commands that a run needs, each with words to which it answers, or without.
-    COMMANDS: Mapping[str, Sequence[str]] = {}
-    #: No job is sent what it needs.
-    TRAVELLING: Mapping[str, object] = {}
     #: How the plugin writes its commands is not known: what would end one is refused.
     NOT_IN_FOLDERS = frozenset("$`\\\"'\n\r\0")
     NOT_IN_PROGRAMS = NOT_IN_FOLDERS | frozenset(" \t")
-    #: Whether :meth:`queued` and :meth:`cancel` know what is in the queue.
     LISTS_JOBS = False
+    PLUGIN: str
 
     def __init__(self, name: str) -> None:
         self.name = name
-        #: The module of Snakemake's plugin for it.
         self.PLUGIN = module_of(name)
 
     def settings(self, _site: Site) -> Mapping[str, object]:
@@ -65,14 +55,6 @@ class Other:
         """Return resources of a job besides those that every Snakefile has."""
         options = attempt.options.get("executor", {})
         return {name: value for name, value in options.items() if value is not None}
-
-    def machine(self, _site: Site) -> ResourceRequest | None:
-        """Return nothing: jobs do not share one machine."""
-        return None
-
-    def longest(self, _attempt: Attempt) -> int | None:
-        """Return for how many seconds the site lets a job run; ``None``: not known."""
-        return None
 
     def problems(self, _attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
         """Yield why jobs can never run: those of this executor do not see our files."""
@@ -95,52 +77,22 @@ class Other:
 
     def notes(self) -> list[str]:
         """Return what a user should know of a run with this executor, said once."""
-        unknown = (
-            ""
-            if self.LISTS_JOBS
-            else (
+        note = (
+            f"executor {self.name!r} is not one that fasthep-smk knows: its Snakemake plugin gets "
+            "threads, mem_mb, disk_mb, runtime and gpu of each job, and config.executor of its "
+            "pool."
+        )
+        if not self.LISTS_JOBS:
+            note += (
                 " fasthep-smk does not say why its jobs wait, and does not take over jobs that a "
                 "killed run leaves in the queue."
             )
-        )
-        return [
-            f"executor {self.name!r} is not one that fasthep-smk knows: its Snakemake plugin gets "
-            "threads, mem_mb, disk_mb, runtime and gpu of each job, and config.executor of its "
-            f"pool.{unknown}"
-        ]
+        return [note]
 
     def queued(self, _folder: Path) -> list[Queued] | None:
         """Return jobs in the queue that were submitted from a folder; ``None``: not known."""
         return None
 
-    def cancel(self, _jobs: Iterable[str]) -> Sequence[str]:
-        """Return the command that takes jobs out of the queue."""
-        return ["true"]
-
-    def hold(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
-        """Put jobs on hold; none is, here."""
-        return dict.fromkeys(jobs, False)
-
-    def withdraw(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
-        """Take jobs that are on hold out of the queue; none is, here."""
-        return dict.fromkeys(jobs, False)
-
     def batch_job(self) -> str | None:
         """Return the number of the batch job that this process runs in, if it is told one."""
         return next((os.environ[name] for name in _NUMBERS if os.environ.get(name)), None)
-
-    def slot(self) -> str | None:
-        """Return in words which of the system's places for jobs this process runs in."""
-        return None
-
-    def draft(self) -> Draft | None:
-        """Return a first description of the site's pools; ``None``: it does not say."""
-        return None
-
-    def fate(self, _job: str) -> str | None:
-        """Return in one line what the system says of how a job ended."""
-        return None
-
-    def remedy(self, _said: str) -> str | None:
-        """Return what to do about a job that the system has not taken."""
-        return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fasthep_smk.config import queues
 from fasthep_smk.sites import Draft
 from fasthep_smk.sites.commands import ask, number
-from fasthep_smk.sites.nodes import ClusterNode, in_words
+from fasthep_smk.sites.nodes import ClusterNode, Shape, in_words, one_cpu
 from fasthep_smk.util import units
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
@@ -21,24 +21,31 @@ _OUT = frozenset({"down", "drained", "draining", "fail", "failing", "inval"})
 _FLAGS = "*~#!%$@^+-"
 
 
-@dataclass(frozen=True)
+@dataclass
 class SlurmPartition:
-    """What Slurm says of a partition: its largest amounts, memory in bytes, the limit in seconds.
+    """What Slurm says of a partition; its time limit is in seconds.
 
-    ``shapes`` are cpus, memory and GPUs of its nodes, each once; ``up`` are those of nodes that are
-    neither down nor drained; ``models`` are those of its GPUs, where they have names. Jobs that
-    name no partition go to the one that ``is_default``.
+    ``shapes`` are cpus, memory and GPUs of its nodes, each with whether any such node is neither
+    down nor drained; ``models`` are those of its GPUs, where they have names. Jobs that name no
+    partition go to the one that ``is_default``.
     """
 
     name: str
     walltime: int | None
-    cpus: int
-    memory: int
-    gpus: int
-    shapes: tuple[tuple[int, int, int], ...] = ()
-    up: tuple[tuple[int, int, int], ...] = ()
     is_default: bool = False
-    models: tuple[str, ...] = ()
+    shapes: dict[Shape, bool] = field(default_factory=dict)
+    models: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def most(self) -> Shape:
+        """The largest amounts that any of its nodes has."""
+        cpus, memories, gpus = zip(*self.shapes, strict=True)
+        return max(cpus), max(memories), max(gpus)
+
+    @property
+    def up(self) -> list[Shape]:
+        """The nodes that take jobs now; all of them if there is none."""
+        return [shape for shape, is_up in self.shapes.items() if is_up] or list(self.shapes)
 
 
 def configuration() -> dict[str, str]:
@@ -56,29 +63,17 @@ def partitions() -> dict[str, SlurmPartition] | None:
     text = ask(["sinfo", "--noheader", "--all", "--exact", "--format=%R|%l|%c|%m|%G|%T|%P"])
     if text is None:
         return None
-    times: dict[str, int | None] = {}
-    default = ""
-    # Of each shape of a partition's nodes, whether one of them is up.
-    shapes: defaultdict[str, dict[tuple[int, int, int], bool]] = defaultdict(dict)
-    models: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    by_name: dict[str, SlurmPartition] = {}
     for line in text.splitlines():
         if line.count("|") != 6:
             continue  # a word of sinfo's to people
         name, limit, cpus, memory, gres, state, marked = line.split("|")
-        times[name] = _seconds(limit)
-        default = default or (name if marked.endswith("*") else "")
+        new = SlurmPartition(name, _seconds(limit), marked.endswith("*"))
+        partition = by_name.setdefault(name, new)
         shape = (number(cpus), number(memory) * 1024**2, _gpus(gres))
-        models[name] |= dict.fromkeys(_models(gres))
         is_up = state.strip().lower().rstrip(_FLAGS) not in _OUT
-        shapes[name][shape] = shapes[name].get(shape, False) or is_up
-    by_name = {}
-    for name, time in times.items():
-        most, memories, counts = map(max, zip(*shapes[name], strict=True))
-        up = tuple(shape for shape, is_up in shapes[name].items() if is_up)
-        each = tuple(shapes[name])
-        by_name[name] = SlurmPartition(
-            name, time, most, memories, counts, each, up, name == default, tuple(models[name])
-        )
+        partition.shapes[shape] = partition.shapes.get(shape, False) or is_up
+        partition.models |= dict.fromkeys(_models(gres))
     return by_name or None
 
 
@@ -111,50 +106,54 @@ def nodes() -> list[ClusterNode]:
     return [replace(by_name[name], partitions=tuple(sorted(places[name]))) for name in by_name]
 
 
-def draft() -> Draft | None:
+def first_pools() -> Draft | None:
     """Return a pool for the default partition, one for the most memory and one for GPUs."""
     by_name = {
         name: partition
         for name, partition in (partitions() or {}).items()
-        if partition.cpus and partition.memory
+        if partition.most[0] and partition.most[1]
     }
     if not by_name:
         return None
+    every = list(by_name.values())
     first = by_name.get(default_of(by_name))
-    plain = first or min(by_name.values(), key=lambda partition: (partition.gpus, partition.memory))
+    plain = first or min(every, key=_modesty)
     profiles: dict[str, object] = {"default": _profile(plain)}
-    largest = max(by_name.values(), key=lambda partition: partition.memory)
-    if largest.memory > plain.memory:
+    largest = max(every, key=lambda partition: partition.most[1])
+    if largest.most[1] > plain.most[1]:
         profiles["high_memory"] = _profile(largest)
-    with_gpus = [partition for partition in by_name.values() if partition.gpus]
-    if with_gpus:
-        profiles["gpu"] = _profile(max(with_gpus, key=lambda partition: partition.gpus), gpus=1)
+    most_gpus = max(every, key=lambda partition: partition.most[2])
+    if most_gpus.most[2]:
+        profiles["gpu"] = _profile(most_gpus, gpus=1)
     remarks = ["The number of nodes of each kind, and how long a job may last:"]
-    remarks += [f"    {line}" for line in in_words(nodes(), "node")]
+    remarks += in_words(nodes(), "node")
     remarks += [
         f"    {partition.name}: "
         f"{units.format_duration(partition.walltime) if partition.walltime else 'no time limit'}"
-        for partition in by_name.values()
+        for partition in every
     ]
-    limits = [partition.walltime for partition in by_name.values()]
     config: dict[str, object] = {"walltime": "01:00:00"}
     choices = [by_name[name] for name in _for_all() if name in by_name]
     if len(choices) > 1 and plain in choices:
         # The time that a job asks for decides; of those that are alike, the smallest one is first.
-        choices.sort(
-            key=lambda partition: (partition.gpus, partition.memory, partition is not plain)
-        )
+        choices.sort(key=lambda partition: (_modesty(partition), partition is not plain))
         config["slurm"] = {
             "partitions": {partition.name: _gives(partition) for partition in choices}
         }
         profiles["default"] = _profile(plain, named=False)
     pools: dict[str, object] = {"default": {"config": config}, "pool_profiles": profiles}
-    if all(limits):
-        longest = max(limit for limit in limits if limit)
-        pools["limits"] = {"walltime": units.format_duration(longest)}
-    sizes = {"partitions": {partition.name: _limits(partition) for partition in by_name.values()}}
+    limits = [partition.walltime for partition in every if partition.walltime]
+    if len(limits) == len(every):
+        pools["limits"] = {"walltime": units.format_duration(max(limits))}
     invented = ["default.config.walltime, 01:00:00: Slurm ends a job that takes longer"]
+    sizes = {"partitions": {partition.name: _limits(partition) for partition in every}}
     return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes}, invented)
+
+
+def _modesty(partition: SlurmPartition) -> tuple[int, int]:
+    """Return what to sort partitions by, so that the one is first that fewest jobs need."""
+    _, memory, gpus = partition.most
+    return gpus, memory
 
 
 #: Partitions for people who try something: sites do not want many jobs there.
@@ -190,21 +189,14 @@ def _for_all() -> list[str]:
 def _gives(partition: SlurmPartition) -> dict[str, int | str]:
     """Return what a job gets at most in a partition, as a site says it."""
     time = units.format_duration(partition.walltime) if partition.walltime else queues.UNLIMITED
-    return {
-        "walltime": time,
-        "cpus": partition.cpus,
-        "memory": f"{partition.memory // 1024**2}MiB",
-        "gpus": partition.gpus,
-    }
+    cpus, memory, gpus = partition.most
+    return {"walltime": time, "cpus": cpus, "memory": f"{memory // 1024**2}MiB", "gpus": gpus}
 
 
 def _limits(partition: SlurmPartition) -> dict[str, int]:
     """Return a partition's limits in the plugin's words: where jobs go that name no partition."""
-    limits: dict[str, int] = {
-        "max_threads": partition.cpus,
-        "max_mem_mb": partition.memory // 1024**2,
-        "max_gpu": partition.gpus,
-    }
+    cpus, memory, gpus = partition.most
+    limits = {"max_threads": cpus, "max_mem_mb": memory // 1024**2, "max_gpu": gpus}
     if partition.walltime is not None:
         limits["max_runtime"] = partition.walltime // 60
     return limits
@@ -212,13 +204,10 @@ def _limits(partition: SlurmPartition) -> dict[str, int]:
 
 def _profile(partition: SlurmPartition, gpus: int = 0, *, named: bool = True) -> dict[str, object]:
     """Return a pool profile: one cpu of a partition's node with its share of the memory."""
-    share = units.whole_mb(partition.memory // max(partition.cpus, 1))
-    resources: dict[str, int | str] = {"cpus": 1, "memory": f"{share}MB"}
     config: dict[str, object] = {"slurm": {"partition": partition.name}} if named else {}
     if partition.walltime is not None and partition.walltime < 3600:
         config["walltime"] = units.format_duration(partition.walltime)
-    profile: dict[str, object] = {"resources": resources | ({"gpus": gpus} if gpus else {})}
-    return profile | ({"config": config} if config else {})
+    return {"resources": one_cpu(partition.most, gpus)} | ({"config": config} if config else {})
 
 
 def _seconds(text: str) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fasthep_smk.sites import BatchState, Queued, QueueState
+from fasthep_smk.sites import BatchState, Queued, QueueState, System
 from fasthep_smk.sites.commands import ask, number, order
 from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.processes import in_words
@@ -95,31 +95,82 @@ def _listed(*options: str) -> list[_Listed] | None:
     return [_Listed(*map(str.strip, fields)) for fields in lines if len(fields) == len(_COLUMNS)]
 
 
-def queued(folder: Path) -> list[Queued] | None:
-    """Return the user's jobs that were submitted from a folder; of an array, its first number."""
-    listed = _listed()
-    if listed is None:
-        return None
-    jobs = []
-    for entry in listed:
-        job = entry.job.partition("_")[0]
-        if job.isdigit() and not entry.has_ended and _is_same(entry.folder, folder):
-            at = f"partition {entry.partition}"
-            held = entry.state == "PENDING" and _FOR_EVER.match(entry.reason) is not None
-            state = _STATES.get(entry.state, "running")
-            again = entry.state == "PENDING" and entry.restarts not in ("", "0")
-            reason = f"{entry.reason}; {_REQUEUED}" if again else entry.reason
-            jobs.append(Queued(job, entry.name, state, at, reason, held))
-    return jobs
+class SlurmQueue(System):
+    """What Slurm says of the jobs of a user, and how they are held and withdrawn."""
 
+    def queued(self, folder: Path) -> list[Queued] | None:
+        """Return the user's jobs that were submitted from a folder, an array as one."""
+        listed = _listed()
+        if listed is None:
+            return None
+        jobs = []
+        for entry in listed:
+            job = entry.job.partition("_")[0]
+            if job.isdigit() and not entry.has_ended and _is_same(entry.folder, folder):
+                at = f"partition {entry.partition}"
+                held = entry.state == "PENDING" and _FOR_EVER.match(entry.reason) is not None
+                state = _STATES.get(entry.state, "running")
+                again = entry.state == "PENDING" and entry.restarts not in ("", "0")
+                reason = f"{entry.reason}; {_REQUEUED}" if again else entry.reason
+                jobs.append(Queued(job, entry.name, state, at, reason, held))
+        return jobs
 
-def arrived(folder: Path, name: str, since: float) -> list[str] | None:
-    """Return the ids of jobs of a name that were submitted from a folder since a time."""
-    listed = _listed()
-    if listed is None:
-        return None
-    named = [entry for entry in listed if entry.name == name and number(entry.submitted) >= since]
-    return sorted((entry.job for entry in named if _is_same(entry.folder, folder)), key=number)
+    def arrived(self, folder: Path, name: str, since: float) -> list[str] | None:
+        """Return the ids of jobs of a name that were submitted from a folder since a time."""
+        listed = _listed()
+        if listed is None:
+            return None
+        named = [
+            entry for entry in listed if entry.name == name and number(entry.submitted) >= since
+        ]
+        return sorted((entry.job for entry in named if _is_same(entry.folder, folder)), key=number)
+
+    def hold(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
+        """Put pending jobs on hold; return which are, never having started. ``None``: unknown.
+
+        Source: scontrol(1). It holds running jobs, too, for when they are requeued: those are let
+        go.
+        """
+        jobs = list(jobs)
+        by_id = _by_id(jobs)
+        if waiting := [job for job, line in by_id.items() if line and line.waits]:
+            ask(["scontrol", "hold", ",".join(waiting)])
+            by_id = _by_id(jobs)
+        started = [
+            job for job, line in by_id.items() if line and line.held and line.state == "RUNNING"
+        ]
+        if started:
+            ask(["scontrol", "release", ",".join(started)])
+        return {
+            job: None if line is None or (line.waits and not line.held) else line.waits
+            for job, line in by_id.items()
+        }
+
+    def withdraw(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
+        """Cancel jobs on hold; return which are gone without having started. ``None``: unknown.
+
+        Source: scancel(1).
+        """
+        jobs = list(jobs)
+        if not jobs:
+            return {}
+        ask(["scancel", "--state=PENDING", *jobs])
+        by_id = _by_id(jobs)
+        return {job: None if entry is None else _is_gone(entry) for job, entry in by_id.items()}
+
+    def fate(self, job: str) -> str | None:
+        """Return how Slurm says a job ended: state, reason, exit code, node and its last word."""
+        text = ask(["scontrol", "show", "job", "--oneliner", job])
+        if text is None:  # the controller forgets a job some minutes after its end
+            accounted = ask(_sacct(job, "State,ExitCode,NodeList")) or ""
+            state, code, node = (*accounted.partition("\n")[0].split("|"), "", "", "")[:3]
+            return _state(state, code=code, node=node).said if state else None
+        fields = dict(item.partition("=")[::2] for item in text.split())
+        state = fields.get("JobState", "unknown state")
+        code, node = fields.get("ExitCode", ""), fields.get("NodeList", "")
+        ending = _state(state, fields.get("Reason", ""), code, node).said
+        word = _last_word(text)
+        return f"{ending}: {word}" if word else ending
 
 
 def status(
@@ -200,38 +251,6 @@ def _words(state: str, reason: str, code: str, node: str) -> str:
     return f"{text}, node {node}" if node else text
 
 
-def hold(jobs: Iterable[str]) -> Mapping[str, bool | None]:
-    """Put pending jobs on hold; return which are, never having started. ``None``: unknown.
-
-    Source: scontrol(1). It holds running jobs, too, for when they are requeued: those are let go.
-    """
-    jobs = list(jobs)
-    by_id = _by_id(jobs)
-    if waiting := [job for job, line in by_id.items() if line and line.waits]:
-        ask(["scontrol", "hold", ",".join(waiting)])
-        by_id = _by_id(jobs)
-    started = [job for job, line in by_id.items() if line and line.held and line.state == "RUNNING"]
-    if started:
-        ask(["scontrol", "release", ",".join(started)])
-    return {
-        job: None if line is None or (line.waits and not line.held) else line.waits
-        for job, line in by_id.items()
-    }
-
-
-def withdraw(jobs: Iterable[str]) -> Mapping[str, bool | None]:
-    """Cancel jobs on hold; return which are gone without having started. ``None``: unknown.
-
-    Source: scancel(1).
-    """
-    jobs = list(jobs)
-    if not jobs:
-        return {}
-    ask(["scancel", "--state=PENDING", *jobs])
-    by_id = _by_id(jobs)
-    return {job: None if entry is None else _is_gone(entry) for job, entry in by_id.items()}
-
-
 def _by_id(jobs: list[str]) -> dict[str, _Listed | None]:
     """Return what squeue says of jobs; ``None`` of all if it does not answer, nothing of others."""
     listed = _listed("--array") if jobs else []
@@ -268,21 +287,6 @@ def _is_same(where: str, folder: Path) -> bool:
         return Path(where).resolve() == folder.resolve()
     except (OSError, ValueError):  # no file can have this name
         return False
-
-
-def fate(job: str) -> str | None:
-    """Return how Slurm says a job ended: its state, reason, exit code, node, and its last word."""
-    text = ask(["scontrol", "show", "job", "--oneliner", job])
-    if text is None:  # the controller forgets a job some minutes after its end
-        accounted = ask(_sacct(job, "State,ExitCode,NodeList")) or ""
-        state, code, node = (*accounted.partition("\n")[0].split("|"), "", "", "")[:3]
-        return _state(state, code=code, node=node).said if state else None
-    fields = dict(item.partition("=")[::2] for item in text.split())
-    state = fields.get("JobState", "unknown state")
-    code, node = fields.get("ExitCode", ""), fields.get("NodeList", "")
-    ending = _state(state, fields.get("Reason", ""), code, node).said
-    word = _last_word(text)
-    return f"{ending}: {word}" if word else ending
 
 
 def _in_words(code: str) -> str:

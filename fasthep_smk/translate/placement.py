@@ -59,7 +59,7 @@ def place(
     site = execution.site
     system = sites.system(site.system)
     here = system.machine(site)
-    notes = [*sites.notes(site.system), *settle_pilots(rules, execution)]
+    notes = [*system.notes(), *settle_pilots(rules, execution)]
     said = {rule.name: {ALL: rule.route.attempts} for rule in rules}
     known: Mapping[str, KnownOf] = {}
     history: History = {}
@@ -97,7 +97,7 @@ def place(
     if here is not None:
         findings += sites.too_large(used, here)
     findings += system.problems(used, site)
-    for attempt, finding in sites.refused(site, used):
+    for attempt, finding in system.refused(used, site):
         if attempt in last:
             findings.append(finding)
         else:
@@ -110,13 +110,12 @@ def place(
             f"'fasthep-smk site init {site.system} my_site' writes a site, and --profile my_site "
             "uses it"
         )
-    notes += sites.unavailable(site, used)
     findings += _too_long(used, site.longest, site.file)
     attempts = {name: by_place[ALL] for name, by_place in asked.items()}
     fallback_after = {
         rule.name: after for rule in rules if here is None and (after := rule.route.fallback_after)
     }
-    if fallback_after and not sites.holds_jobs(site.system):
+    if fallback_after and not system.TAKES_PILOTS:
         notes.append(
             f"fallback_after has no effect: executor {site.system!r} cannot remove a waiting job "
             "from its queue"

@@ -80,7 +80,7 @@ def amounts(
     history = history_of(build, rules, router, is_special=is_special) if build else {}
     sized = Amounts(history=history, notes=notes)
     measured = measured_sizes(history)
-    batch = sites.batch(system) if here is None and system in SYSTEMS else None
+    batch = sites.system(system) if here is None and system in SYSTEMS else None
     node = _of_largest_node(batch) if batch else None
     unsaid, piloted = list[str](), list[str]()
     for rule in rules:
@@ -115,7 +115,7 @@ def amounts(
     return sized
 
 
-def _of_largest_node(batch: sites.Batch) -> Callable[[Attempt], int | None]:
+def _of_largest_node(batch: sites.System) -> Callable[[Attempt], int | None]:
     """Return what tells the memory of the largest node that a job may run on, if it is known.
 
     The batch system is asked once for each kind of job.

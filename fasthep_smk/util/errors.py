@@ -34,18 +34,13 @@ def nearest(name: str, valid: Iterable[str], *, cutoff: float = 0.5) -> str | No
 
 def is_slip(word: str, other: str) -> bool:
     """Whether one letter is missing, added or another, or two neighbours are exchanged."""
-    if word == other:
-        return True
-    if abs(len(word) - len(other)) > 1:
-        return False
-    pairs = enumerate(zip(word, other, strict=False))
-    first = next((n for n, (a, b) in pairs if a != b), min(len(word), len(other)))
-    rest, wanted = word[first:], other[first:]
+    short, long = sorted((word, other), key=len)
+    first = next((n for n, letter in enumerate(short) if letter != long[n]), len(short))
+    rest, wanted = short[first:], long[first:]
     return (
         rest[1:] == wanted[1:]
-        or rest[1:] == wanted
         or rest == wanted[1:]
-        or (rest[:2] == wanted[:2][::-1] and rest[2:] == wanted[2:])
+        or (rest[1::-1] == wanted[:2] and rest[2:] == wanted[2:])
     )
 
 

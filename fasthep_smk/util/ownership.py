@@ -86,6 +86,9 @@ def check_build(
     """
     if not os.path.lexists(build):
         _missing.add(build.absolute())
+    otherwise = "another folder"
+    if noun == "build folder":
+        otherwise = "--trust-build, if you trust its author; or another --outdir"
     findings: list[Finding] = []
     pending, seen = [build], set[Path]()
     while pending:
@@ -99,35 +102,29 @@ def check_build(
         if named == build and os.lstat(build).st_uid not in (os.geteuid(), 0):
             by_kind[_FOREIGN] = [str(named)]  # a link
         pending += map(Path, links)
-        otherwise = "another folder"
-        if noun == "build folder":
-            otherwise = "--trust-build, if you trust its author; or another --outdir"
-        findings += [
-            Finding(
-                file=str(named / os.path.relpath(path, top)),
-                key=option,
-                problem=f"{_SPECIAL} cannot be in a {noun}",
-                expected="files, folders and links",
-                hint=shell(["rm", path]),
-            )
-            for path in by_kind.pop(_SPECIAL)
-        ]
         for kind, paths in by_kind.items():
-            if paths and not trusted:
-                fix = _fix(kind, paths, top, named, is_link=named != build)
-                is_below = Path(paths[0]).is_relative_to(top)
-                more = f", and {len(paths) - 1} more" if len(paths) > 1 else ""
-                findings.append(
-                    Finding(
-                        file=str(named / os.path.relpath(paths[0], top) if is_below else named),
-                        key=option,
-                        problem=kind.format(noun=noun, user=_user(os.lstat(paths[0]).st_uid)),
-                        value=_rights(paths[0]) + more,
-                        expected="a folder of yours that only you can write to, because its files "
-                        "are trusted and run in your name",
-                        hint=f"{fix}; or {otherwise}" if fix else otherwise,
-                    )
+            if not paths or (trusted and kind != _SPECIAL):
+                continue
+            is_below = Path(paths[0]).is_relative_to(top)
+            more = f", and {len(paths) - 1} more" if len(paths) > 1 else ""
+            fixes = [_fix(kind, paths, top, named, is_link=named != build)]
+            expected = "files, folders and links"
+            if kind != _SPECIAL:
+                fixes.append(otherwise)
+                expected = (
+                    "a folder of yours that only you can write to, because its files are trusted "
+                    "and run in your name"
                 )
+            findings.append(
+                Finding(
+                    file=str(named / os.path.relpath(paths[0], top) if is_below else named),
+                    key=option,
+                    problem=kind.format(noun=noun, user=_user(os.lstat(paths[0]).st_uid)),
+                    value=_rights(paths[0]) + more,
+                    expected=expected,
+                    hint="; or ".join(filter(None, fixes)),
+                )
+            )
     if findings:
         raise Findings(findings)
 
@@ -136,8 +133,8 @@ _FOREIGN = "this belongs to another user ({user})"
 _OPEN = "others may write to this {noun}"
 _HANDING_ON = "others may write to new files in this {noun}"
 #: Whoever opens one would wait for ever. Where each job has its files, they are replaced.
-_SPECIAL = "a pipe, a socket or a device"
-_BY_JOB = ("smk/work", "smk/old", "smk/stage", "debug/distributed/logs")
+_SPECIAL = "a pipe, a socket or a device cannot be in a {noun}"
+_BY_JOB = ("smk/work", "smk/old", "smk/stage", "smk/benchmarks", "debug/distributed/logs")
 
 
 def _look(top: Path, only: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -193,14 +190,12 @@ def _fix(kind: str, paths: list[str], top: Path, named: Path, *, is_link: bool) 
         return close
     if kind == _HANDING_ON:
         return f"{shell(['setfacl', '-R', '-k', top if is_link else named])} && {close}"
+    if kind == _SPECIAL:
+        return shell(["rm", *paths])
     if paths in ([str(top)], [str(named)]):
         return shell(["rm", named]) if is_link else ""
     theirs = f"! -uid {os.geteuid()} ! -uid 0"
-    # Only who may write to a folder can remove what is in it.
-    folders = [path for path in paths if stat.S_ISDIR(os.lstat(path).st_mode)]
-    may_be_left = any(not os.access(folder, os.W_OK) for folder in folders)
-    left = "; ask the owner to remove a folder that is left" if may_be_left else ""
-    return f"find {shell([top])} {theirs} -prune -exec rm -rf {{}} +{left}"
+    return f"find {shell([top])} {theirs} -prune -exec rm -rf {{}} +"
 
 
 def _rights(path: str) -> str:

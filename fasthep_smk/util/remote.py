@@ -7,16 +7,13 @@ remote files, servers are asked for what tells that one was replaced: size and d
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 import posixpath
 import re
 import socket
-import ssl
 import struct
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,8 +27,9 @@ _AT_A_TIME, _TIMEOUT = 32, 10
 _CONNECTS, _ANSWERS = "XRD_CONNECTIONWINDOW", "XRD_REQUESTTIMEOUT"
 _SECONDS = {_CONNECTS: 6, _ANSWERS: 8}
 _DAY = 86_400
-#: What XRootD's protocol begins with, by client and server: the number of the stream, 0.
-_GREETING, _GREETED = struct.pack(">5i", 0, 0, 0, 4, 2012), bytes(2)
+#: What a client says first. XRootD's server answers with the number of the stream, 0.
+_GREETINGS = {"root": struct.pack(">5i", 0, 0, 0, 4, 2012), "http": b"HEAD / HTTP/1.0\r\n\r\n"}
+_GREETED = bytes(2)
 #: How a name begins that FAST-HEP hands to uproot as it is.
 _SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:")
 #: A file, and what in it is meant: uproot's ``_object_in_path_regex``.
@@ -152,46 +150,27 @@ def _seconds(variable: str) -> int:
 
 def _problem(name: str, server: str) -> str:
     """Return why a server does not answer; nothing if it does."""
-    file = _parts(name)[0]
+    kind = SERVERS[urlsplit(_parts(name)[0]).scheme][0]
+    host, _, port = server.rpartition(":")
     try:
-        if SERVERS[urlsplit(file).scheme][0] == "http":
-            return _problem_http(re.sub("^dav", "http", file, flags=re.IGNORECASE))
-        host, _, port = server.rpartition(":")
         address = host.strip("[]"), int(port)
         with socket.create_connection(address, timeout=_seconds(_CONNECTS)) as connection:
             connection.settimeout(_seconds(_ANSWERS))
-            connection.sendall(_GREETING)
-            answer = connection.recv(16)
-        if answer.startswith(_GREETED):
-            return ""
-        return "it does not speak XRootD's protocol" if answer else "it closes the connection"
+            try:
+                connection.sendall(_GREETINGS[kind])
+                answer = connection.recv(16)
+            except ConnectionError:
+                answer = b""
     except TimeoutError:
         return "no answer in time"
     except OSError as error:
         return error.strerror or str(error)
     except ValueError as error:  # no name of a host
         return str(error)
-
-
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no server to another one."""
-
-    def redirect_request(self, *_: object) -> None:
-        """Take the answer as it is."""
-
-
-def _problem_http(url: str) -> str:
-    request = urllib.request.Request(url, method="HEAD")
-    # Who reads the file asks no proxy of the environment either.
-    opener = urllib.request.build_opener(_Stay, urllib.request.ProxyHandler({}))
-    try:
-        opener.open(request, timeout=_SECONDS[_ANSWERS]).close()
-    except (urllib.error.HTTPError, http.client.HTTPException, ValueError):
-        pass  # an answer; or a name that is no URL: who reads the file says so
-    except urllib.error.URLError as error:
-        if isinstance(error.reason, OSError) and not isinstance(error.reason, ssl.SSLError):
-            raise error.reason from None
-    return ""
+    # One that wants TLS takes offence at a line of plain text: it is there.
+    if kind == "http" or answer.startswith(_GREETED):
+        return ""
+    return "it does not speak XRootD's protocol" if answer else "it closes the connection"
 
 
 def _ask(url: str) -> str | None:

@@ -20,15 +20,6 @@ _MAKE = {
 }
 
 
-def load(path: Path) -> object:
-    """Return the value of a YAML file of a person's.
-
-    Raises:
-        yaml.YAMLError, OSError, UnicodeDecodeError, ValueError: it cannot be read.
-    """
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
-
-
 def load_each_key_once(
     path: Path, wrong: Callable[[yaml.Node | None], Iterable[Finding]] = lambda _: ()
 ) -> object:
@@ -45,12 +36,40 @@ def load_each_key_once(
     except FileNotFoundError:
         raise
     except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
-        from fasthep_smk.util.yaml_messages import unreadable
-
         raise unreadable(path, error) from error
     if findings := [*key_findings(root, str(path)), *wrong(root)]:
         raise Findings(findings)
     return value
+
+
+def unreadable(path: Path, error: Exception) -> Findings:
+    """Return what was raised while a file was read, in the words of its reader, and in which line.
+
+    A file that ``path`` includes is named itself.
+    """
+    file = str(path)
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        if mark and (named := Path(str(mark.name))).exists() and named.resolve() != path.resolve():
+            file = str(named)
+        words = ", ".join(part for part in (error.context, error.problem) if part)
+        return Findings.one(
+            f"is not valid YAML: {words}",
+            file=file,
+            at=f"{file}, line {mark.line + 1}, column {mark.column + 1}" if mark else None,
+            hint="look for quotes, brackets and indentation around that line",
+        )
+    if isinstance(error, UnicodeDecodeError):
+        return Findings.one(
+            f"holds a byte that is not UTF-8 text: 0x{error.object[error.start]:02X}",
+            file=file,
+            at=f"{file}, line {error.object.count(10, 0, error.start) + 1}",
+            expected="UTF-8 text",
+        )
+    if isinstance(error, RecursionError):
+        return Findings.one("is nested too deeply to be read", file=file)
+    reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+    return Findings.one(f"cannot be read: {reason}", file=file)
 
 
 def read_as(node: yaml.Node) -> str | None:

@@ -82,7 +82,7 @@ def _lacking(
     if not required:  # most need none, and import nothing
         return None
     from fasthep_smk.config.credentials import Requirement
-    from fasthep_smk.credentials.validity import CLOCKS, lacking
+    from fasthep_smk.credentials.checks import CLOCKS, lacking
 
     moment = time.time() + (CLOCKS if is_refused else 0.0)
     missing = [*lacking(map(Requirement.from_data, required), now=moment).values()]

@@ -130,7 +130,6 @@ class Bench:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     found = Machine()
     monkeypatch.setattr(sites, "system", lambda _name: found)
-    monkeypatch.setattr(sites, "batch", lambda _name: found)
     monkeypatch.setattr(parsl_executor, "ASK", 1)  # as quick as its answers are
     monkeypatch.chdir(tmp_path)
     return found

@@ -29,6 +29,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from fasthep_smk import sites
 from fasthep_smk.cli import doctor, probes
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
@@ -75,6 +76,14 @@ SUBMITTED = """\
 {"token": "a", "batch_id": "17", "captured": "out/17.log"}
 {"token": "a", "ended": "yes"}
 """
+LATE = [
+    {"ClusterId": 12, "JobStatus": 5},
+    {"ClusterId": 13, "JobStatus": 2, "NumShadowStarts": 1},
+]
+CONDOR_STATUS = [
+    {"TotalSlotCpus": 8, "TotalSlotDisk": 3e7, "TotalSlotGPUs": 0, "TotalSlotMemory": 16000},
+    {"TotalSlotCpus": 64, "TotalSlotGPUs": 4, "TotalSlotMemory": 256000, "GPUs_DeviceName": "A100"},
+]
 SINFO = """\
 cpu|1-00:00:00|64|256000|(null)|mixed|cpu*
 gpu|infinite|32|512000+|gpu:a100:4(S:0-1),shard:8|drained*|gpu
@@ -345,9 +354,12 @@ ATTEMPT = Attempt(
 )
 
 
+SLURM, HTCONDOR = sites.system("slurm"), sites.system("htcondor")
+
+
 def squeue(bench: Bench, content: bytes) -> None:
     bench.answer(content)
-    for one in slurm.queued(bench.folder) or ():
+    for one in SLURM.queued(bench.folder) or ():
         assert one.batch_id.isdigit()
         assert isinstance(one.reason, str)
 
@@ -363,14 +375,14 @@ def status(bench: Bench, content: bytes) -> None:
 
 def held_in_squeue(bench: Bench, content: bytes) -> None:
     bench.answer(content)
-    for found in (slurm.hold(["41", "42"]), slurm.withdraw(["41", "42"])):
+    for found in (SLURM.hold(["41", "42"]), SLURM.withdraw(["41", "42"])):
         assert set(found) == {"41", "42"}
         assert set(found.values()) <= {True, False, None}
 
 
 def held_in_condor_q(bench: Bench, content: bytes) -> None:
     bench.answer(content)
-    for found in (htcondor.hold(["12", "13"]), htcondor.withdraw(["12", "13"])):
+    for found in (HTCONDOR.hold(["12", "13"]), HTCONDOR.withdraw(["12", "13"])):
         assert set(found) == {"12", "13"}
         assert set(found.values()) <= {True, False, None}
 
@@ -378,42 +390,40 @@ def held_in_condor_q(bench: Bench, content: bytes) -> None:
 def scontrol(bench: Bench, content: bytes) -> None:
     bench.file("stderr", STDERR.encode())
     bench.answer(content)
-    assert str(slurm.fate("42")).startswith("Slurm: ")
+    assert str(SLURM.fate("42")).startswith("Slurm: ")
 
 
 def stderr_of_slurm(bench: Bench, content: bytes) -> None:
     bench.file("stderr", content)
     bench.answer(SCONTROL.encode())
-    assert str(slurm.fate("42")).startswith("Slurm: ")
+    assert str(SLURM.fate("42")).startswith("Slurm: ")
 
 
 def configuration(bench: Bench, content: bytes) -> None:
     bench.answer(content)
-    assert slurm.settings(None)["executor"] == "slurm"  # type: ignore[arg-type]
+    assert SLURM.settings(None)["executor"] == "slurm"  # type: ignore[arg-type]
 
 
 def sinfo(bench: Bench, content: bytes) -> None:
     bench.answer(content)
-    slurm.draft()
-    for one in slurm.problems([ATTEMPT], Site("slurm")):
+    SLURM.draft()
+    for one in SLURM.problems([ATTEMPT], Site("slurm")):
         assert str(one)
-    for text in slurm.unavailable([ATTEMPT], Site("slurm")):
-        assert text
 
 
 def condor_status(bench: Bench, content: bytes) -> None:
     bench.answer(content)
-    htcondor.draft()
-    for one in htcondor.problems([ATTEMPT], None):  # type: ignore[arg-type]
+    HTCONDOR.draft()
+    for one in HTCONDOR.problems([ATTEMPT], None):  # type: ignore[arg-type]
         assert str(one)
 
 
 def condor_q(bench: Bench, content: bytes) -> None:
     bench.answer(content)
-    for one in htcondor.queued(bench.folder) or ():
+    for one in HTCONDOR.queued(bench.folder) or ():
         assert one.batch_id.isdigit()
         assert isinstance(one.reason, str)
-    htcondor.fate("7")
+    HTCONDOR.fate("7")
 
 
 def submitted(bench: Bench, content: bytes) -> None:
@@ -425,7 +435,7 @@ def submitted(bench: Bench, content: bytes) -> None:
 
 def job_ad(bench: Bench, content: bytes) -> None:
     os.environ["_CONDOR_JOB_AD"] = str(bench.file("ad", content))
-    htcondor.batch_job()
+    HTCONDOR.batch_job()
 
 
 def judged(found: Credential | None) -> None:
@@ -547,12 +557,12 @@ PARSERS: dict[str, tuple[Make, Read]] = {
         of_bytes(SINFO, "n1|gpu|4|16000|900|gpu:a100:4(S:0-1)\n"),
         sinfo,
     ),
-    "condor_status": (of_bytes("8 16000 0\n64 256000 4\n8 16000 undefined\n"), condor_status),
+    "condor_status": (of_json(CONDOR_STATUS), condor_status),
     "squeue of late jobs": (
         of_bytes("41|PENDING|JobHeldUser|0||\n42|RUNNING|None|0|std1|\n"),
         held_in_squeue,
     ),
-    "condor_q of late jobs": (of_bytes("12 5 undefined\n13 2 1\n"), held_in_condor_q),
+    "condor_q of late jobs": (of_json(LATE), held_in_condor_q),
     "condor_q": (of_json(CONDOR_Q), condor_q),
     "what a run has submitted": (of_bytes(SUBMITTED), submitted),
     "a job's ClassAd": (of_bytes('ClusterId = 12\nOwner = "alice"\n'), job_ad),

@@ -38,7 +38,7 @@ def unusable(execution: Execution, *, here: bool) -> str | None:
     """Return why jobs are not run by pilots although a pool asks for them."""
     if here:
         return "all jobs run on this machine"
-    if not sites.has_pilots(execution.site.system):
+    if not sites.system(execution.site.system).TAKES_PILOTS:
         name = execution.site.system
         return f"executor {name!r} does not support pilots: each job is a batch job"
     if execution.staging.transfers:

@@ -100,7 +100,7 @@ class PilotJobs:
     ) -> None:
         self.system, self.crew, self.demand = system, crew, Demand(crew.tasks)
         self.others: list[PilotJobs] = []
-        self._submit, self._system = sites.batch(system).submit, sites.system(system)
+        self._system = sites.system(system)
         self._name, self._folder = name, Path(layout.PILOT_FILES)
         self._told, self._say = told, say
         #: Held while one is submitted: until there is an answer, it may come or not.
@@ -157,7 +157,7 @@ class PilotJobs:
                 raise sites.NotSubmitted("not now")
             output = self._folder / f"{encode(self.pool)}-{self.crew.name}-{number}"
             try:
-                job = self._submit(command, self._name, self.crew.attempt, output)
+                job = self._system.submit(command, self._name, self.crew.attempt, output)
             except sites.Unanswered as error:
                 self._pause = time.monotonic() + _SILENT
                 if not self._is_silent:

@@ -6,7 +6,8 @@ import pytest
 
 from fasthep_smk.config.queues import chosen, longest, queues_of
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import htcondor, slurm
+from fasthep_smk.sites.htcondor import HTCondor
+from fasthep_smk.sites.slurm import Slurm
 
 GB, HOUR = 10**9, 3600
 PARTITIONS = {
@@ -56,8 +57,8 @@ def test_a_bundle_that_may_take_longer_than_any_goes_to_the_longest() -> None:
 def test_the_flavours_of_cern_need_not_be_listed(hours: float, flavour: str) -> None:
     asked = ResourceRequest(walltime=int(hours * HOUR))
     attempt = Attempt("default", asked, {"htcondor": {"flavours": "cern"}})
-    assert htcondor.resources(attempt)["classad_JobFlavour"] == flavour
-    assert htcondor.longest(attempt) == 7 * 24 * HOUR
+    assert HTCondor().resources(attempt)["classad_JobFlavour"] == flavour
+    assert HTCondor().longest(attempt) == 7 * 24 * HOUR
 
 
 @pytest.mark.parametrize(
@@ -66,13 +67,13 @@ def test_the_flavours_of_cern_need_not_be_listed(hours: float, flavour: str) -> 
 def test_a_pool_that_says_its_time_itself_keeps_it(own: dict[str, str], flavour: str) -> None:
     options = {"htcondor": {"flavours": "cern", **own}}
     attempt = Attempt("default", ResourceRequest(walltime=60), options)
-    assert htcondor.resources(attempt).get("classad_JobFlavour") == flavour
+    assert HTCondor().resources(attempt).get("classad_JobFlavour") == flavour
 
 
 def test_a_pool_that_names_its_partition_keeps_it() -> None:
     options = {"slurm": {"partition": "mine", "partitions": PARTITIONS}}
     attempt = Attempt("default", ResourceRequest(walltime=60), options)
-    assert slurm.resources(attempt)["slurm_partition"] == "mine"
+    assert Slurm().resources(attempt)["slurm_partition"] == "mine"
 
 
 def test_a_pilot_may_last_as_long_as_the_longest_partition_that_suffices() -> None:

@@ -48,8 +48,8 @@ sizes:
         ),
         (
             "sizes:\n- {stages: [A], pool: p\n",
-            "sizes.yaml: is not valid YAML: a bracket is not closed, or a comma is missing\n"
-            "    at: sizes.yaml, line 3, column 1\n    hint: look for the [ or { before it",
+            "sizes.yaml: is not valid YAML: while parsing a flow mapping, expected ',' or '}', but "
+            "got '<stream end>'\n    at: sizes.yaml, line 3, column 1\n    hint: look for quotes",
         ),
         ("sizes: []\nsize: []", "sizes.yaml: size: unknown key\n    expected: sizes"),
         (

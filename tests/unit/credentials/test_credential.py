@@ -121,9 +121,10 @@ def test_a_proxy_that_cannot_be_read(
 def test_what_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"x" * 1_000_001)
+    special = "cannot be read: is a pipe, a device or a folder, not a file"
     for name, problem in (
-        ("pipe", "is not a regular file"),
-        (".", "is not a regular file"),
+        ("pipe", special),
+        (".", "cannot be read: Is a directory"),
         ("large", "is too large for a credential"),
         ("large/proxy", "cannot be read: Not a directory"),
     ):

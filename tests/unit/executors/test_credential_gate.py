@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fasthep_smk.config.credentials import Requirement
+from fasthep_smk.credentials.checks import lacking
 from fasthep_smk.credentials.required import required_of
-from fasthep_smk.credentials.validity import lacking
 from fasthep_smk.executors import credential_gate
 from fasthep_smk.executors.credential_gate import Gate
 from fasthep_smk.run.prestart import environment

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from fasthep_smk.executors import read_as_text
-from fasthep_smk.sites import htcondor, slurm
+from fasthep_smk.sites.htcondor import HTCondor
+from fasthep_smk.sites.slurm import Slurm
 
 ROOT = Path(__file__).parents[3]
 
@@ -119,8 +120,8 @@ def silent_slurm(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("command", "pattern"),
     [
-        (["sbatch"], slurm.NO_ANSWER),
-        (["srun", "--jobid=1", "--immediate=1", "true"], slurm.SRUN_IS_SILENT),
+        (["sbatch"], Slurm.NO_ANSWER),
+        (["srun", "--jobid=1", "--immediate=1", "true"], Slurm.SRUN_IS_SILENT),
     ],
 )
 def test_slurm_does_not_answer(
@@ -130,7 +131,7 @@ def test_slurm_does_not_answer(
         command, input="#!/bin/sh\n", env=silent_slurm, capture_output=True, text=True, timeout=60
     )
     assert pattern.search(done.stderr)
-    assert not slurm.NO_WORD.search(done.stderr)
+    assert not Slurm.NO_WORD.search(done.stderr)
 
 
 def test_sbatch_has_heard_no_answer() -> None:
@@ -141,20 +142,20 @@ def test_sbatch_has_heard_no_answer() -> None:
     ask += "; text.restype = ctypes.c_char_p; print(text(5004).decode())"
     command = [sys.executable, "-c", ask, str(libraries[0])]
     said = subprocess.run(command, capture_output=True, text=True).stdout
-    assert slurm.NO_WORD.search(said)
+    assert Slurm.NO_WORD.search(said)
 
 
 def test_htcondor_does_not_answer() -> None:
     bindings = importlib.import_module("htcondor2")
     with pytest.raises(Exception, match="local daemon") as here:
         bindings.Schedd()
-    assert htcondor.NO_ANSWER.search(str(here.value))
+    assert HTCondor.NO_ANSWER.search(str(here.value))
     words = {"MyAddress": "<127.0.0.1:1>", "Name": "a", "MyType": "Scheduler"}
     words["CondorVersion"] = "$CondorVersion: 24.0.0 2024-01-01 $"
     schedd = bindings.Schedd(importlib.import_module("classad2").ClassAd(words))
     with pytest.raises(Exception, match="schedd") as there:
         schedd.submit(bindings.Submit({"executable": "/bin/true"}))
-    assert htcondor.NO_ANSWER.search(str(there.value))
+    assert HTCondor.NO_ANSWER.search(str(there.value))
 
 
 def test_of_a_failed_job_all_executors_add_the_same_advice() -> None:
@@ -203,8 +204,8 @@ def test_some_refusals_pass(said: str) -> None:
 
 def test_htcondor_may_have_a_job_whose_submission_failed() -> None:
     """What its bindings say when the schedd does not answer to the last message."""
-    assert htcondor.NO_WORD.search("Failed to commit transaction.")
-    assert not htcondor.NO_WORD.search("Parse error in expression")
+    assert HTCondor.NO_WORD.search("Failed to commit transaction.")
+    assert not HTCondor.NO_WORD.search("Parse error in expression")
 
 
 def test_each_text_is_tried_here() -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from fasthep_smk.run.what_failed import of_refused
-from fasthep_smk.sites import htcondor, slurm
+from fasthep_smk.sites import System
+from fasthep_smk.sites.htcondor import HTCondor
+from fasthep_smk.sites.slurm import Slurm
 from fasthep_smk.storage import layout
 from tests.support import tables
 
@@ -40,42 +42,41 @@ def build(tmp_path: Path) -> Path:
 
 def test_datasets_file_and_fix_stand_beside_the_sentence(build: Path) -> None:
     logs = [layout.log("r", key.split("/")) for key in ("data/0_0", "data/1_0", "dy/0_0")]
-    assert of_refused(SAID, logs, build, slurm) == (
+    assert of_refused(SAID, logs, build, Slurm()) == (
         f"3 jobs {SAID}\n"
         "    dataset:   data, dy\n"
         "    file:      data_0.root (entries 0 to 50) and 2 more\n"
         "    where:     pool 'cpu'\n"
         "    fix:       config: {slurm: {account: ACCOUNT}} in the pool, or in the site's "
-        "pools.yaml; 'sacctmgr show associations user=$USER format=account%30,partition,qos%40' "
-        "lists your accounts"
+        "pools.yaml"
     )
 
 
 def test_what_cannot_be_looked_up_leaves_the_sentence(tmp_path: Path) -> None:
     log = layout.log("r", ["dy", "0_0"])
     said = "could not be submitted: no reason given"
-    assert of_refused(said, [log], tmp_path, htcondor) == f"a job {said}"
+    assert of_refused(said, [log], tmp_path, HTCondor()) == f"a job {said}"
 
 
 @pytest.mark.parametrize(
     ("system", "said", "key"),
     [
-        (slurm, "invalid partition specified: nowhere", "slurm: {partition: NAME}"),
-        (slurm, "Batch job submission failed: Invalid qos specification", "slurm: {qos: QOS}"),
-        (slurm, "Invalid feature specification", "slurm: {constraint: FEATURE}"),
-        (slurm, "Requested time limit is invalid", 'walltime: "01:00:00"'),
+        (Slurm, "invalid partition specified: nowhere", "slurm: {partition: NAME}"),
+        (Slurm, "Batch job submission failed: Invalid qos specification", "slurm: {qos: QOS}"),
+        (Slurm, "Invalid feature specification", "slurm: {constraint: FEATURE}"),
+        (Slurm, "Requested time limit is invalid", 'walltime: "01:00:00"'),
         (
-            slurm,
+            Slurm,
             "QOSMaxWallDurationPerJobLimit Batch job submission failed: Job violates "
             "accounting/QOS policy (job submit limit, user's size and/or time limits)",
             'walltime: "01:00:00"',
         ),
-        (slurm, "do not use --mem here, memory follows from the cpus", "sizes: fixed"),
-        (slurm, "Requested node configuration is not available", "ask for less"),
-        (slurm, "Invalid generic resource (gres) specification", "slurm: {gres: NAME:COUNT}"),
-        (htcondor, "Parse error in Requirements", "htcondor: {requirements: EXPRESSION}"),
-        (htcondor, "AccountingGroup is not yours", "htcondor: {accounting_group: GROUP}"),
+        (Slurm, "do not use --mem here, memory follows from the cpus", "sizes: fixed"),
+        (Slurm, "Requested node configuration is not available", "smaller resources"),
+        (Slurm, "Invalid generic resource (gres) specification", "slurm: {gres: NAME:COUNT}"),
+        (HTCondor, "Parse error in Requirements", "htcondor: {requirements: EXPRESSION}"),
+        (HTCondor, "AccountingGroup is not yours", "htcondor: {accounting_group: GROUP}"),
     ],
 )
-def test_the_fix_names_the_key(system: object, said: str, key: str) -> None:
-    assert key in (system.remedy(said) or "")  # type: ignore[attr-defined]
+def test_the_fix_names_the_key(system: type[System], said: str, key: str) -> None:
+    assert key in (system().remedy(said) or "")

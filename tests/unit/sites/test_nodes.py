@@ -12,8 +12,10 @@ import yaml
 from fasthep_smk.cli.site_init import init_site
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.config.site import Site
-from fasthep_smk.sites import htcondor, slurm, slurm_partitions
-from fasthep_smk.sites.nodes import in_words
+from fasthep_smk.sites import htcondor, slurm_partitions
+from fasthep_smk.sites.htcondor import HTCondor
+from fasthep_smk.sites.nodes import ClusterNode, in_words
+from fasthep_smk.sites.slurm import Slurm
 
 GB = 10**9
 #: What Slurm 22.05 prints of a cluster, for each way in which it is asked: nodes, partitions, the
@@ -50,15 +52,13 @@ SCONTROL = "".join(
         ("debug", "ALL", 10, "OFF"),
     )
 )
-#: What HTCondor 23.9 prints of three slots of one machine, of which a job has a part of the first.
+#: What HTCondor 23.9 prints of three slots of one machine.
 STATUS: list[dict[str, Any]] = [
-    {"SlotType": "Partitionable", "TotalSlotCpus": 8, "TotalSlotDisk": 30000000.0,
+    {"TotalSlotCpus": 8, "TotalSlotDisk": 30000000.0,
      "TotalSlotGPUs": 0, "TotalSlotMemory": 16000},
-    {"SlotType": "Dynamic", "TotalSlotCpus": 1, "TotalSlotDisk": 1024.0, "TotalSlotGPUs": 0,
-     "TotalSlotMemory": 1024},
-    {"SlotType": "Partitionable", "TotalSlotCpus": 8, "TotalSlotDisk": 30000000.0,
+    {"TotalSlotCpus": 8, "TotalSlotDisk": 30000000.0,
      "TotalSlotGPUs": 0, "TotalSlotMemory": 16000},
-    {"SlotType": "Partitionable", "TotalSlotCpus": 4, "TotalSlotDisk": 30000000.0,
+    {"TotalSlotCpus": 4, "TotalSlotDisk": 30000000.0,
      "TotalSlotGPUs": 1, "TotalSlotMemory": 128000, "GPUs_DeviceName": "NVIDIA A100"},
 ]  # fmt: skip
 
@@ -75,8 +75,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "sinfo": f'case "$*" in *--Node*) f=nodes ;; *) f=sinfo ;; '
         f"esac; exec /bin/cat {folder}/$f.txt",
         "scontrol": f'case "$*" in *partition*) exec /bin/cat {folder}/scontrol.txt ;; esac',
-        "condor_status": f'case "$*" in *json*) exec /bin/cat {folder}/status.json ;; esac; '
-        'echo "8 16000 0"',
+        "condor_status": f"exec /bin/cat {folder}/status.json",
     }.items():
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (folder / name).chmod(0o755)
@@ -87,18 +86,18 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("commands")
 def test_nodes_of_slurm_that_are_alike_are_one_line() -> None:
     assert in_words(slurm_partitions.nodes(), "node") == [
-        "1 node: 8 cpus, 125 GiB, partition highmem",
-        "1 node: 4 cpus, 16000 MiB, 944 GB disk, 4 GPUs (a100), partition gpu",
-        "1 node: 4 cpus, 16000 MiB, partition short,standard",
-        "1 node: 4 cpus, 16000 MiB, partition spot,standard",
+        "    1 node: 8 cpus, 125 GiB, partition highmem",
+        "    1 node: 4 cpus, 16000 MiB, 944 GB disk, 4 GPUs (a100), partition gpu",
+        "    1 node: 4 cpus, 16000 MiB, partition short,standard",
+        "    1 node: 4 cpus, 16000 MiB, partition spot,standard",
     ]
 
 
 @pytest.mark.usefixtures("commands")
-def test_slots_of_htcondor_are_those_that_jobs_have_not_divided() -> None:
+def test_slots_of_htcondor_that_are_alike_are_one_line() -> None:
     assert in_words(htcondor.nodes(), "slot") == [
-        "2 slots: 8 cpus, 16000 MiB, 31 GB disk",
-        "1 slot: 4 cpus, 125 GiB, 31 GB disk, 1 GPU (NVIDIA A100)",
+        "    2 slots: 8 cpus, 16000 MiB, 31 GB disk",
+        "    1 slot: 4 cpus, 125 GiB, 31 GB disk, 1 GPU (NVIDIA A100)",
     ]
 
 
@@ -129,7 +128,7 @@ def test_one_node_must_have_all_that_a_job_asks_for(cpus: int, memory: int, refu
     """Each amount alone is somewhere in the partition."""
     asked = ResourceRequest(cpus=cpus, memory=memory * GB)
     attempt = Attempt("large", asked, {"slurm": {"partition": "mixed"}})
-    found = [str(one) for one in slurm.problems([attempt], Site("slurm"))]
+    found = [str(one) for one in Slurm().problems([attempt], Site("slurm"))]
     assert len(found) == refused
     if refused:
         assert "'large' asks for more than any one node of partition mixed has" in found[0]
@@ -153,19 +152,19 @@ def test_the_largest_slot_is_one_with_the_cpus_and_gpus_of_the_job(
     most: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    slots = [(8, 16 * GB, 0), (4, 128 * GB, 1)]
-    monkeypatch.setattr(htcondor, "slots", lambda: slots)
-    assert htcondor.most_memory(Attempt("default", asked, {"htcondor": options})) == most
+    slots = [ClusterNode(8, 16 * GB), ClusterNode(4, 128 * GB, 1)]
+    monkeypatch.setattr(htcondor, "nodes", lambda: slots)
+    assert HTCondor().most_memory(Attempt("default", asked, {"htcondor": options})) == most
 
 
 def test_what_is_larger_than_any_slot_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(htcondor, "slots", lambda: [(8, 16 * GB, 0)])
+    monkeypatch.setattr(htcondor, "nodes", lambda: [ClusterNode(8, 16 * GB)])
     origins = {"resources.cpus": "w.yaml: cpus", "resources.memory": "w.yaml: memory"}
     for request, key in (
         (ResourceRequest(cpus=16, memory=GB), "w.yaml: cpus"),
         (ResourceRequest(cpus=4, memory=32 * GB), "w.yaml: memory"),
     ):
-        (found,) = htcondor.problems([Attempt("default", request, {}, origins)], Site("htcondor"))
+        (found,) = HTCondor().problems([Attempt("default", request, {}, origins)], Site("htcondor"))
         assert found.key == key
 
 
@@ -181,7 +180,7 @@ def test_what_is_larger_than_any_slot_is_named(monkeypatch: pytest.MonkeyPatch) 
 def test_a_flavour_that_cern_does_not_have_is_refused(
     options: dict[str, Any], hint: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(htcondor, "slots", lambda: None)
+    monkeypatch.setattr(htcondor, "nodes", list)
     attempt = Attempt("default", ResourceRequest(), {"htcondor": options})
-    found = list(htcondor.problems([attempt], Site("htcondor")))
+    found = list(HTCondor().problems([attempt], Site("htcondor")))
     assert [one.hint for one in found] == ([hint] if hint else [])

@@ -17,7 +17,7 @@ from fasthep_smk.config.execution import load_site, read_execution
 from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
 from fasthep_smk.config.site import Site
 from fasthep_smk.plan.rules import Bundle, Rule
-from fasthep_smk.sites import slurm
+from fasthep_smk.sites.slurm import Slurm
 from fasthep_smk.translate import profile
 from fasthep_smk.translate.snakefile import lengthened
 
@@ -109,7 +109,7 @@ def test_gpus_whose_name_has_a_dash_are_asked_for_where_the_plugin_lets_us(
     options: dict[str, str],
 ) -> None:
     """Snakemake's plugin for Slurm (2.8) refuses such a name; sinfo and ``site init`` print it."""
-    found = slurm.resources(Attempt("p", ResourceRequest(gpus=2), {"slurm": options}))
+    found = Slurm().resources(Attempt("p", ResourceRequest(gpus=2), {"slurm": options}))
     assert found["slurm_extra"] == "-G a100-pcie-40gb:2"
     job = SimpleNamespace(resources=Resources(found))
     assert set_gres_string(job) == ""
@@ -289,4 +289,4 @@ def test_slurm_s_exit_codes_name_their_signals(
     scontrol.write_text(f"#!/bin/sh\necho 'JobState=FAILED ExitCode={code} NodeList=n1'\n")
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert slurm.fate("7") == f"Slurm: FAILED, {said}, node n1"
+    assert Slurm().fate("7") == f"Slurm: FAILED, {said}, node n1"

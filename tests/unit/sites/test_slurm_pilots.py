@@ -9,7 +9,8 @@ import pytest
 
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import htcondor, slurm
+from fasthep_smk.sites.htcondor import HTCondor
+from fasthep_smk.sites.slurm import Slurm
 from fasthep_smk.storage import failures
 
 SINFO = """#!/bin/sh
@@ -46,18 +47,18 @@ def test_a_job_may_last_as_long_as_its_partition_lets_it(
     program: Path, partition: str | None, seconds: int | None
 ) -> None:
     write(program, "sinfo", SINFO)
-    assert slurm.longest(in_partition(partition)) == seconds
+    assert Slurm().longest(in_partition(partition)) == seconds
 
 
 def test_without_slurm_nobody_knows(program: Path) -> None:
     write(program, "sinfo", "#!/bin/sh\nexit 1\n")
-    assert slurm.longest(in_partition("short")) is None
+    assert Slurm().longest(in_partition("short")) is None
 
 
 def test_a_pool_of_htcondor_may_say_it_itself() -> None:
     asked = {"htcondor": {"max_runtime": "02:00:00"}}
-    assert htcondor.longest(Attempt("default", ResourceRequest(), asked)) == 7200
-    assert htcondor.longest(Attempt("default", ResourceRequest())) is None
+    assert HTCondor().longest(Attempt("default", ResourceRequest(), asked)) == 7200
+    assert HTCondor().longest(Attempt("default", ResourceRequest())) is None
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_a_refusal_is_no_silence(
 ) -> None:
     write(program, command, f'#!/bin/sh\necho "{said}" >&2\nexit 1\n')
     with pytest.raises(sites.NotSubmitted) as caught:
-        sites.batch(system).submit("true", "pilot:gpu", in_partition(None), program / "out")
+        sites.system(system).submit("true", "pilot:gpu", in_partition(None), program / "out")
     assert said in str(caught.value)
     assert isinstance(caught.value, sites.Unanswered) is not is_known
 
@@ -86,7 +87,7 @@ def test_htcondor_holds_a_pilot_at_its_time_in_two_ways(program: Path) -> None:
     write(program, "condor_submit", f'#!/bin/sh\ncat >"{text}"\necho "7.0 - 7.0"\n')
     for walltime in (None, 3600):
         one = Attempt("gpu", ResourceRequest(walltime=walltime))
-        assert htcondor.submit("true", "pilot:gpu", one, program / "out") == "7"
+        assert HTCondor().submit("true", "pilot:gpu", one, program / "out") == "7"
         said = dict(line.split(" = ", 1) for line in text.read_text().splitlines() if " = " in line)
         assert ("periodic_hold" in said) is (walltime is not None)
         assert said.get("allowed_execute_duration") == (walltime and str(walltime))
@@ -102,5 +103,5 @@ def test_a_pilot_goes_to_the_partition_that_suffices_for_as_long_as_it_lasts(
     write(program, "sbatch", f'#!/bin/sh\necho "$*" >"{text}"\necho 7\n')
     options = {"slurm": {"partitions": {"day": "1d", "short": "1h"}}}
     one = Attempt("gpu", ResourceRequest(walltime=hours * 3600), options)
-    assert slurm.submit("true", "pilot:gpu", one, program / "out") == "7"
+    assert Slurm().submit("true", "pilot:gpu", one, program / "out") == "7"
     assert f" --partition={partition}" in text.read_text()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.sites import slurm, slurm_queue
+from fasthep_smk.sites import slurm_queue
+from fasthep_smk.sites.slurm import Slurm
 from tests.support.squeue import listed
 
 
@@ -36,7 +37,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
 
 
 def found(folder: Path, *jobs: str) -> dict[str, str]:
-    return {job: one.kind for job, one in slurm.status(jobs, folder).items()}
+    return {job: one.kind for job, one in slurm_queue.status(jobs, folder).items()}
 
 
 def row(job: str, state: str, folder: object) -> str:
@@ -125,14 +126,14 @@ def test_jobs_in_partitions_that_the_site_hides_are_in_the_queue(
     hidden = f'case " $* " in *" --all "*) cat {tmp_path}/hidden;; esac'
     (tmp_path / "hidden").write_text(listed(f"17|R|secret|None|A:dy|{tmp_path}"))
     commands.say("squeue", then=hidden)
-    assert [one.batch_id for one in slurm.queued(tmp_path) or ()] == ["17"]
+    assert [one.batch_id for one in Slurm().queued(tmp_path) or ()] == ["17"]
     assert found(tmp_path, "17") == {"17": "alive"}
 
 
 def test_a_job_that_has_to_start_again_says_why(commands: Commands, tmp_path: Path) -> None:
     lines = listed(*(f"{job}|PD|cpu|BeginTime|A:dy|{tmp_path}" for job in (17, 18)))
     commands.say("squeue", lines.replace("17|PENDING|BeginTime|0", "17|PENDING|BeginTime|1"))
-    again, new = slurm.queued(tmp_path) or ()
+    again, new = Slurm().queued(tmp_path) or ()
     assert (again.batch_id, new.reason) == ("17", "BeginTime")
     assert again.reason == (
         "BeginTime; put back into the queue after a start (node failed, preempted or requeued)"
@@ -148,7 +149,7 @@ def test_a_job_is_found_by_its_name(commands: Commands, tmp_path: Path) -> None:
     ]
     others = (f"11|R|cpu|None|A:data|{tmp_path}", "12|R|cpu|None|A:dy|/home/me")
     commands.say("squeue", old + listed(*lines, *others, submitted=now))
-    assert slurm.arrived(tmp_path, "A:dy", now - 60) == ["9", "10"]
-    assert slurm.arrived(tmp_path, "A:top", now - 60) == []
+    assert Slurm().arrived(tmp_path, "A:dy", now - 60) == ["9", "10"]
+    assert Slurm().arrived(tmp_path, "A:top", now - 60) == []
     commands.say("squeue", status=1)
-    assert slurm.arrived(tmp_path, "A:dy", now - 60) is None
+    assert Slurm().arrived(tmp_path, "A:dy", now - 60) is None

@@ -15,7 +15,8 @@ from fasthep_smk.config.sizes import Size
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.sites import slurm, slurm_partitions
+from fasthep_smk.sites import slurm_partitions
+from fasthep_smk.sites.slurm import Slurm
 from fasthep_smk.translate import profile
 from fasthep_smk.translate.placement import place
 from fasthep_smk.translate.profile import ALL, Placement
@@ -292,7 +293,7 @@ pools: {default: {config: {retries: 2}}}
 
 @pytest.fixture
 def largest_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm, "most_memory", lambda _: 7 * GB)
+    monkeypatch.setattr(Slurm, "most_memory", lambda *_: 7 * GB)
 
 
 @pytest.mark.usefixtures("largest_node")
@@ -411,7 +412,7 @@ def test_the_largest_node_of_slurm_is_that_of_the_jobs_partition(
         ({"partition": "gone"}, None),
     ):
         attempt = Attempt("default", ResourceRequest(), {"slurm": options})
-        assert slurm.most_memory(attempt) == (mebibytes and mebibytes * 2**20)
+        assert Slurm().most_memory(attempt) == (mebibytes and mebibytes * 2**20)
 
 
 def test_a_stage_with_a_timeout_has_no_more_time_whatever_a_file_says() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites.slurm_limits import not_allowed
+from fasthep_smk.config.site import Site
+from fasthep_smk.sites.slurm import Slurm
 from fasthep_smk.sites.slurm_partitions import partitions
 
 CONFIG = """\
@@ -34,7 +35,7 @@ def say(folder: Path, name: str, text: str) -> None:
 
 def refused(**options: object) -> list[tuple[str | None, object, str | None]]:
     attempt = Attempt("p", ResourceRequest(), {"slurm": options})
-    found = [finding for _, finding in not_allowed([attempt])]
+    found = [finding for _, finding in Slurm().refused([attempt], Site("slurm"))]
     return [(one.value, one.expected, one.hint) for one in found]
 
 
@@ -80,4 +81,4 @@ def test_a_gpu_may_be_called_by_a_number(commands: Path) -> None:
     say(commands, "sinfo", f"gpu|30:00|8|32768|{gres}|idle|gpu\ncpu|30:00|8|32768|gpu:4|idle|cpu\n")
     found = partitions()
     assert found is not None
-    assert (found["gpu"].models, found["cpu"].models) == (("3090", "A100_1g.5gb"), ())
+    assert [[*found[name].models] for name in ("gpu", "cpu")] == [["3090", "A100_1g.5gb"], []]
