@@ -104,10 +104,7 @@ class _Jobs:
 
 
 def _variables(job: SnakemakeJob) -> dict[str, str]:
-    """Return the environment that Snakemake would give to a job's command.
-
-    And that the job has to measure itself what it takes.
-    """
+    """Return the environment that Snakemake would give to a job's command."""
     variables = dict(os.environ) | dict.fromkeys(_THREADS, "1")
     if folder := job.resources.get("tmpdir"):
         variables |= dict.fromkeys(_TEMPORARY, str(folder))

@@ -277,7 +277,7 @@ def worker_script(rules: Iterable[Rule]) -> str:
         "# Starts one job, in the build folder:\n"
         f"# worker [{layout.ALONE} TIME] LOG ATTEMPT THREADS RULE [VARIATION] [DATASET] "
         "[PARTITION]\n"
-        f"# {layout.ALONE}: no Snakemake runs beside the job, so do what Snakemake would do.\n"
+        f"# {layout.ALONE}: no Snakemake runs beside the job, which starts in any folder.\n"
         "# TIME: when it was submitted, in seconds since 1970.\n"
         + begin_alone(f"    {layout.SUBMITTED}=$2\n    export {layout.SUBMITTED}\n")
         + "log=$1 attempt=$2 threads=$3\n"

@@ -15,7 +15,7 @@ from fasthep_smk.flow import plan_files, summary
 from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.shapes import Key
 from fasthep_smk.flow.summary import Run, listed, relocate
-from fasthep_smk.storage import layout, missing_report, products
+from fasthep_smk.storage import missing_report, products
 from fasthep_smk.storage.products import Product
 from fasthep_smk.storage.record import Content, PoolCount, Record, Saved, content_of
 from fasthep_smk.storage.run_records import facts_of
@@ -31,7 +31,6 @@ from fasthep_smk.worker.plots import run_end, told
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import MissingPartition, PartitionData, SampleFacts
     from fasthep_smk.flow.shapes import Plan, Store
-    from fasthep_smk.storage.job_settings import Launch
 
 
 def run_merge(job: WorkerJob) -> Content:
@@ -99,8 +98,7 @@ def run_finish(job: WorkerJob) -> Content:
         for key, value in side.items():
             merged.setdefault(key, value)
         session.write_products(merged)
-        launch: Launch = json.loads((job.build / layout.RUN).read_text(encoding="utf-8"))
-        export_histograms(folder, launch.get("exports") or ())
+        export_histograms(folder, job.launch["exports"])
         _note_lacking(folder.glob("artifacts/**/manifest.json"), job.entry)
     # The products are in their place now: a plot that fails does not cost them.
     merged = relocate(merged, str(folder), str(job.build))
