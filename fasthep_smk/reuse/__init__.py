@@ -294,26 +294,28 @@ class _Comparison:
         if not records:
             return missing
         # Imported now: a first run adopts nothing.
-        from fasthep_smk.reuse.adopt import Index, adopt
+        from fasthep_smk.reuse.adopt import adopt
+        from fasthep_smk.reuse.index import Index
         from fasthep_smk.reuse.partial import part_of
         from fasthep_smk.reuse.plots import part_of_end
 
-        index = Index(records, self.store)
+        index = Index(records)
         left = []
         for rule, job in missing:
+            part = None
             if job.measured:
-                left.append((rule, job))  # all of it runs: what earlier jobs made has no such file
-                continue
-            if rule.scope == "finish" and (part := part_of_end(job, records, self.build)):
-                self.result.parts[job.folder] = part
-            if rule.scope == "partition" and job.folder not in self.unusable:
-                record = adopt(rule, job, index, self.store)
-                if record is not None:
-                    self.valid[job.folder] = record
-                    self.result.adopted += 1
-                    continue
+                pass  # all of it runs: what earlier jobs made has no such file
+            elif rule.scope == "finish":
+                part = part_of_end(job, records, self.build)
+            elif rule.scope == "partition" and job.folder not in self.unusable:
                 part = part_of(rule, job, index, self.store)
-                if part is not None:
-                    self.result.parts[job.folder] = part
+                if part is not None and not part.nodes:
+                    if record := adopt(rule, job, part, index, self.store):
+                        self.valid[job.folder] = record
+                        self.result.adopted += 1
+                        continue
+                    part = None
+            if part is not None:
+                self.result.parts[job.folder] = part
             left.append((rule, job))
         return left

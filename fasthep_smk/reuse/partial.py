@@ -1,13 +1,15 @@
-"""Which nodes of a job have to run if the products of the others exist: the choice is made here.
+"""Which nodes of a job have to run if the products of the others exist.
 
 With the default granularity one changed histogram shares its job with the source, the selections
 and all other histograms. Their products exist in the superseded job's folder, and with luck the
 event stream that the histogram is filled from (see ``plan.wiring``). The job then runs that one
-node, and adopts the rest. If anything of it is gone when the job starts, it runs as a whole.
+node, and adopts the rest. If anything of it is gone when the job starts, it runs as a whole. If no
+node has to run, the job is not started (`reuse.adopt`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,7 +18,8 @@ from typing import TypeVar
 from fasthep_smk.flow.shapes import Key
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.plan.wiring import Wire, Wiring
-from fasthep_smk.reuse.adopt import Index, cached_streams, values_of
+from fasthep_smk.reuse.adopt import partition_of
+from fasthep_smk.reuse.index import Index, values_of
 from fasthep_smk.reuse.store import JobStore
 from fasthep_smk.storage import run_records
 from fasthep_smk.storage.task_table import Adopted, Part, Read
@@ -80,16 +83,22 @@ def _taken_in(
 
 
 def part_of(rule: Rule, job: Job, index: Index, store: JobStore) -> Part | None:
-    """Return what of a job has to run; ``None`` if all of it."""
-    return _Choice(rule, job, index, store).part()
+    """Return what of a job has to run, nothing perhaps; ``None`` if all of it."""
+    return (
+        _Choice(rule, job, index, store, whole=True).part()
+        or _Choice(rule, job, index, store, whole=False).part()
+    )
 
 
 class _Choice:
-    def __init__(self, rule: Rule, job: Job, index: Index, store: JobStore) -> None:
+    """What a job adopts: the ``whole`` of it, or what the nodes that run leave."""
+
+    def __init__(self, rule: Rule, job: Job, index: Index, store: JobStore, *, whole: bool) -> None:
         self.rule = rule
         self.job = job
         self.index = index
         self.store = store
+        self.whole = whole
         self.wired = rule.wirings[job.signed_as]
         self.values = values_of(rule, job)
         self._is_usable = cache(self._look)
@@ -98,18 +107,20 @@ class _Choice:
         keeps = [key for key in self.rule.keeps if key[0] in self.values]
         places = {key: self._places(key, self.rule.live.get(key)) for key in keeps}
         ran = {
-            node: [folder for folder in self.index.ran.get(value, []) if self._is_usable(folder)]
+            node: list(filter(self._is_usable, self.index.ran.get(value, [])))
             for node, value in self.values.items()
         }
         valid = {
             node: bool(folders) and all(places[key] for key in keeps if key[0] == node)
             for node, folders in ran.items()
         }
-        if not any(valid.values()):
-            return None
-        run = nodes_to_run(
-            self.job.nodes, self.wired, valid, lambda key, live: bool(self._places(key, live))
-        )
+        run: set[str] | None = None
+        if self.whole:
+            run = set() if all(valid.values()) else None
+        elif any(valid.values()):
+            run = nodes_to_run(
+                self.job.nodes, self.wired, valid, lambda key, live: bool(self._places(key, live))
+            )
         if run is None:
             return None
         streams = _taken_in(run, self.wired.wires, self.job.nodes)
@@ -123,12 +134,15 @@ class _Choice:
     def _look(self, folder: Path) -> bool:
         """Whether a record can be told as part of another, and its files still stand."""
         record = self.index.records[folder]
-        if not run_records.is_quiet(record["runs"]):
-            return False
-        if not record["results"] or not self.wired.writers:
-            return True
-        has_others = not record["made_of"]["nodes"].keys() <= self.values.keys()
-        return not has_others and self.store.results_are_valid(record, content=False)
+        if self.whole:
+            can_be_told = run_records.fits(record, partition_of(self.job))
+        else:
+            can_be_told = run_records.is_quiet(record["runs"])
+        if not can_be_told or not record["results"] or not self.wired.writers:
+            return can_be_told
+        if not self.whole and not record["made_of"]["nodes"].keys() <= self.values.keys():
+            return False  # which of the nodes has written a file is not known
+        return self.store.results_are_valid(record, content=False)
 
     def _places(self, key: Key, live: Iterable[str] | None) -> list[Path]:
         return [
@@ -145,28 +159,28 @@ class _Choice:
         streams: Mapping[Key, list[Path]],
     ) -> Part:
         """Return the choice with as few folders as possible."""
-        counts: dict[Path, int] = {}
-        for folders in (*ran.values(), *places.values(), *streams.values()):
-            for folder in folders:
-                counts[folder] = counts.get(folder, 0) + 1
-
-        def ended(folder: Path) -> float:
-            return float(self.index.records[folder]["ended"])
+        counts = Counter(
+            folder
+            for folders in (*ran.values(), *places.values(), *streams.values())
+            for folder in folders
+        )
 
         def best(folders: list[Path], node: str) -> Path:
             # Of jobs that wrote one file for the user, the last one knows what is in it now.
             first = 0 if node in self.wired.writers else 1
-            return max(folders, key=lambda folder: (first * counts[folder], ended(folder)))
+            records = self.index.records
+            return max(folders, key=lambda path: (first * counts[path], records[path]["ended"]))
 
         nodes = _by_folder({node: best(folders, node) for node, folders in ran.items()})
         keys = _by_folder({key: best(folders, key[0]) for key, folders in places.items()})
         wanted = _by_folder({key: best(folders, key[0]) for key, folders in streams.items()})
-        cached = {
-            key: folder
-            for key, folder in cached_streams(self.rule, self.job, self.index).items()
-            if key[0] not in run
-        }
-        kept_on = _by_folder(cached)
+        spare = {}
+        for kept in self.rule.cached(self.job.signed_as):
+            made = self.index.made(self.values[kept.node], kept.port, kept.live)
+            there = [folder for folder in made if self.index.is_there(folder, kept.key)]
+            if there and kept.node not in run:
+                spare[kept.key] = there[0]
+        cached = _by_folder(spare)
         adopted = [
             Adopted(
                 folder=str(folder.relative_to(self.store.build)),
@@ -174,10 +188,10 @@ class _Choice:
                 nodes=tuple(nodes.get(folder, ())),
                 keys=tuple(keys.get(folder, ())),
                 streams=tuple(wanted.get(folder, ())),
-                cached=tuple(kept_on.get(folder, ())),
+                cached=tuple(cached.get(folder, ())),
                 results=self._results(folder, nodes.get(folder, ())),
             )
-            for folder in dict.fromkeys([*nodes, *keys, *wanted, *kept_on])
+            for folder in dict.fromkeys([*nodes, *keys, *wanted, *cached])
         ]
         ordered = tuple(node for node in self.job.nodes if node in run)
         return Part(ordered, self._reads(run), tuple(adopted))

@@ -16,8 +16,7 @@ from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.shapes import Key
 from fasthep_smk.flow.summary import Run, listed, relocate
 from fasthep_smk.storage import missing_report, products
-from fasthep_smk.storage.products import Product
-from fasthep_smk.storage.record import Content, PoolCount, Record, Saved, content_of
+from fasthep_smk.storage.record import Content, PoolCount, Record, content_of
 from fasthep_smk.storage.run_records import facts_of
 from fasthep_smk.storage.streams import register_behaviours
 from fasthep_smk.storage.task_table import JobEntry, Read, TaskTable
@@ -25,7 +24,7 @@ from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.worker.export import export_histograms
 from fasthep_smk.worker.job import WorkerJob, staging
-from fasthep_smk.worker.outside import note_outside
+from fasthep_smk.worker.made import save
 from fasthep_smk.worker.plots import run_end, told
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def run_merge(job: WorkerJob) -> Content:
         session.dataset_end(dataset, store)
         own = facts_of(session.record())
         later = {key: value for key, value in store.items() if _is_kept(plan, key)}
-        content = _save(job, plan, later, str(folder))
+        content = save(job, plan, later, folder)
         own = relocate(own, str(folder), str(job.build))
     # Side products come before all datasets: the end of the run counts them.
     before = [record for record in records.values() if record["rule"] != "side_products"]
@@ -121,7 +120,7 @@ def run_finish(job: WorkerJob) -> Content:
         job.results.extend(_write_manifests(session, artifacts, job.build, job.entry))
     session.run_end()
     own.hooks = session.hooks.usage_summary()["enabled"]
-    content = _save(job, plan, artifacts, str(folder))
+    content = save(job, plan, artifacts, folder)
     places = _places(records.values(), job.place)
     if not varied:
         system = job.sent.system
@@ -330,23 +329,6 @@ def _is_kept(plan: Plan, key: Key) -> bool:
         and any((ref.node_id, ref.output_name) == key for ref in node.inputs)
         for node in plan.nodes
     )
-
-
-def _save(job: WorkerJob, plan: Plan, store: Store, stage: str) -> Saved:
-    note_outside(job, plan, store)
-    files_of = {keep.key: keep.file for keep in job.table.keeps}
-    kept = [
-        Product(
-            node=key[0],
-            port=key[1],
-            kind=str(plan.get_node(key[0]).outputs[key[1]]),
-            value=relocate(value, stage, str(job.build)),
-            stream_file=files_of.get(key),
-        )
-        for key, value in store.items()
-    ]
-    declared = [name for name in job.table.outputs if name != products.RECORD]
-    return products.save(job.folder, kept, declared=declared)
 
 
 def _records(job: WorkerJob) -> dict[str, Record]:
