@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fasthep_smk.plan.rules import Job, Rule, made_of, output_files
 from fasthep_smk.reuse.index import Index
 from fasthep_smk.reuse.store import JobStore
-from fasthep_smk.storage import products, run_records
+from fasthep_smk.storage import products
 from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.taken_over import TakenOver
 from fasthep_smk.storage.task_table import Part
@@ -57,19 +57,6 @@ def adopt(rule: Rule, job: Job, part: Part, index: Index, store: JobStore) -> Re
     shutil.rmtree(goal, ignore_errors=True)
     temporary.rename(goal)
     return record
-
-
-def with_partition(job: Job, record: Record) -> Record | None:
-    """Return a partition job's record as told of the partition under its present name and range.
-
-    ``None`` if it cannot be: what was recorded speaks of the old one.
-    """
-    partition = partition_of(job)
-    if all(run["partition"] == partition for run in record["runs"]):
-        return record
-    if not run_records.fits(record, partition):
-        return None
-    return {**record, "runs": [*run_records.runs(record, partition, job.nodes)]}
 
 
 def partition_of(job: Job) -> PartitionData | None:
