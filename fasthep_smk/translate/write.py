@@ -43,8 +43,6 @@ IN_CONDA = '[ -e "${CONDA_PREFIX:-}.env_setup_done" ]'
 
 #: What Snakemake quotes wrongly or replaces in a path, and what stands between two of them.
 _NOT_BOUND = frozenset("'$\\:,\n")
-#: Hands a job to the fork server: a script, to be started with nothing imported.
-CLIENT = Path(__file__).parents[1] / "worker" / "fork_client.py"
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ def write(contents: Contents) -> Written:
     files.write_text(build / layout.RUN, json.dumps(_launch(contents), indent=1) + "\n")
     files.write_text(smk / "common.smk", snakefile.COMMON)
     files.write_text(smk / "envs" / "fasthep-smk.yaml", conda_environment())
-    files.write_text(build / layout.WORKER, worker_script(rules), executable=True)
+    files.write_text(build / layout.WORKER, worker_script(), executable=True)
     if not placement.transfers:
         (build / layout.TRANSFER).unlink(missing_ok=True)
     written = replace(Written.below(build), bundles=to_run)
@@ -267,11 +265,9 @@ def conda_environment() -> str:
     )
 
 
-def worker_script(rules: Iterable[Rule]) -> str:
+def worker_script() -> str:
     # -P: the build folder, where Snakemake starts jobs, must not be searched for modules.
     command = shell([sys.executable, "-P", "-m", "fasthep_smk.worker"])
-    client = shell([sys.executable, "-I", "-S", CLIENT])
-    spread = [f"*:{rule.name}" for rule in rules if profile.may_spread(rule)]
     return (
         "#!/bin/sh\n"
         "# Starts one job, in the build folder:\n"
@@ -287,18 +283,10 @@ def worker_script(rules: Iterable[Rule]) -> str:
         f"FASTHEP_SMK_LOG=${{log%.log}}.attempt$((${{attempt%%:*}} % {MOVED})).log\n"
         'ln -f "$log" "$FASTHEP_SMK_LOG" 2>/dev/null\n'
         "export FASTHEP_SMK_LOG\n"
+        'set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
         "# In a container, or an environment that Snakemake has made, Python is the one there.\n"
         f"if {IN_CONTAINER} || {IN_CONDA}; then\n"
-        '    set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
         '    exec python3 -P -m fasthep_smk.worker "$@" >>"$log" 2>&1\n'
         "fi\n"
-        "# A run on one machine keeps a fork server: it has one thread, and may fork processes.\n"
-        "warm=\n"
-        'case "$threads:$1" in\n'
-        f"{' | '.join(['1:*', *spread])}) warm=${layout.FORK_SERVER} ;;\n"
-        "esac\n"
-        'set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
-        '[ -z "$warm" ] ||\n'
-        f'    exec {client} "$warm" "$@" >>"$log" 2>&1\n'
         f'exec {command} "$@" >>"$log" 2>&1\n'
     )
