@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 from collections import Counter
 from collections.abc import Iterable
@@ -23,7 +24,6 @@ from fasthep_smk.storage.streams import register_behaviours
 from fasthep_smk.storage.task_table import JobEntry, Read, TaskTable
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
-from fasthep_smk.worker.export import export_histograms
 from fasthep_smk.worker.job import WorkerJob, staging
 from fasthep_smk.worker.made import save
 from fasthep_smk.worker.plots import run_end, told
@@ -122,7 +122,9 @@ def run_finish(job: WorkerJob) -> Content:
         for key, value in side.items():
             merged.setdefault(key, value)
         session.write_products(merged)
-        export_histograms(folder, job.launch["exports"])
+        if formats := job.launch["exports"]:
+            exporter = importlib.import_module("fasthep_smk.contrib.export.histograms")
+            exporter.export_histograms(folder, formats)
         _note_lacking(folder.glob("artifacts/**/manifest.json"), job.entry)
     # The products are in their place now: a plot that fails does not cost them.
     merged = relocate(merged, str(folder), str(job.build))
