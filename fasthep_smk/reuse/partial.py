@@ -9,7 +9,6 @@ node has to run, the job is not started (`reuse.adopt`).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -104,83 +103,33 @@ class _Choice:
         self._is_usable = cache(self._look)
 
     def part(self) -> Part | None:
+        ran = {node: self._last(self.index.ran.get(v, ())) for node, v in self.values.items()}
         keeps = [key for key in self.rule.keeps if key[0] in self.values]
-        places = {key: self._places(key, self.rule.live.get(key)) for key in keeps}
-        ran = {
-            node: list(filter(self._is_usable, self.index.ran.get(value, [])))
-            for node, value in self.values.items()
-        }
+        places = {key: self._place(key, self.rule.live.get(key)) for key in keeps}
         valid = {
-            node: bool(folders) and all(places[key] for key in keeps if key[0] == node)
-            for node, folders in ran.items()
+            node: folder is not None and all(places[key] for key in keeps if key[0] == node)
+            for node, folder in ran.items()
         }
         run: set[str] | None = None
         if self.whole:
             run = set() if all(valid.values()) else None
         elif any(valid.values()):
             run = nodes_to_run(
-                self.job.nodes, self.wired, valid, lambda key, live: bool(self._places(key, live))
+                self.job.nodes, self.wired, valid, lambda key, live: bool(self._place(key, live))
             )
         if run is None:
             return None
         streams = _taken_in(run, self.wired.wires, self.job.nodes)
-        return self._put_together(
-            run,
-            {node: folders for node, folders in ran.items() if node not in run},
-            {key: folders for key, folders in places.items() if key[0] not in run},
-            {key: self._places(key, live) for key, live in streams.items()},
+        nodes = _by_folder({node: ran[node] for node in ran if node not in run})
+        keys = _by_folder({key: places[key] for key in keeps if key[0] not in run})
+        wanted = _by_folder({key: self._place(key, live) for key, live in streams.items()})
+        cached = _by_folder(
+            {
+                kept.key: self._place(kept.key, kept.live)
+                for kept in self.rule.cached(self.job.signed_as)
+                if kept.node not in run
+            }
         )
-
-    def _look(self, folder: Path) -> bool:
-        """Whether a record can be told as part of another, and its files still stand."""
-        record = self.index.records[folder]
-        if self.whole:
-            can_be_told = run_records.fits(record, partition_of(self.job))
-        else:
-            can_be_told = run_records.is_quiet(record["runs"])
-        if not can_be_told or not record["results"] or not self.wired.writers:
-            return can_be_told
-        if not self.whole and not record["made_of"]["nodes"].keys() <= self.values.keys():
-            return False  # which of the nodes has written a file is not known
-        return self.store.results_are_valid(record, content=False)
-
-    def _places(self, key: Key, live: Iterable[str] | None) -> list[Path]:
-        return [
-            folder
-            for folder in self.index.made(self.values[key[0]], key[1], live)
-            if self._is_usable(folder) and self.index.is_there(folder, key)
-        ]
-
-    def _put_together(
-        self,
-        run: set[str],
-        ran: Mapping[str, list[Path]],
-        places: Mapping[Key, list[Path]],
-        streams: Mapping[Key, list[Path]],
-    ) -> Part:
-        """Return the choice with as few folders as possible."""
-        counts = Counter(
-            folder
-            for folders in (*ran.values(), *places.values(), *streams.values())
-            for folder in folders
-        )
-
-        def best(folders: list[Path], node: str) -> Path:
-            # Of jobs that wrote one file for the user, the last one knows what is in it now.
-            first = 0 if node in self.wired.writers else 1
-            records = self.index.records
-            return max(folders, key=lambda path: (first * counts[path], records[path]["ended"]))
-
-        nodes = _by_folder({node: best(folders, node) for node, folders in ran.items()})
-        keys = _by_folder({key: best(folders, key[0]) for key, folders in places.items()})
-        wanted = _by_folder({key: best(folders, key[0]) for key, folders in streams.items()})
-        spare = {}
-        for kept in self.rule.cached(self.job.signed_as):
-            made = self.index.made(self.values[kept.node], kept.port, kept.live)
-            there = [folder for folder in made if self.index.is_there(folder, kept.key)]
-            if there and kept.node not in run:
-                spare[kept.key] = there[0]
-        cached = _by_folder(spare)
         adopted = [
             Adopted(
                 folder=str(folder.relative_to(self.store.build)),
@@ -195,6 +144,30 @@ class _Choice:
         ]
         ordered = tuple(node for node in self.job.nodes if node in run)
         return Part(ordered, self._reads(run), tuple(adopted))
+
+    def _look(self, folder: Path) -> bool:
+        """Whether a record can be told as part of another, and its files still stand."""
+        record = self.index.records[folder]
+        if self.whole:
+            can_be_told = run_records.fits(record, partition_of(self.job))
+        else:
+            can_be_told = run_records.is_quiet(record["runs"])
+        if not can_be_told or not record["results"] or not self.wired.writers:
+            return can_be_told
+        if not self.whole and not record["made_of"]["nodes"].keys() <= self.values.keys():
+            return False  # which of the nodes has written a file is not known
+        return self.store.results_are_valid(record, content=False)
+
+    def _last(self, folders: Iterable[Path]) -> Path | None:
+        """Return that of the last job: of what several wrote for the user, it knows what it is."""
+        records = self.index.records
+        usable = filter(self._is_usable, folders)
+        return max(usable, key=lambda folder: records[folder]["ended"], default=None)
+
+    def _place(self, key: Key, live: Iterable[str] | None) -> Path | None:
+        """Return where a product is, with at least these columns."""
+        made = self.index.made(self.values[key[0]], key[1], live)
+        return self._last(folder for folder in made if self.index.is_there(folder, key))
 
     def _results(self, folder: Path, nodes: Iterable[str]) -> tuple[str, ...]:
         """Return the files for the user that a job's nodes here wrote."""
@@ -212,8 +185,9 @@ class _Choice:
         return tuple(read for read in reads if read.keys)
 
 
-def _by_folder(places: Mapping[_Item, Path]) -> dict[Path, list[_Item]]:
+def _by_folder(places: Mapping[_Item, Path | None]) -> dict[Path, list[_Item]]:
     by_folder: dict[Path, list[_Item]] = {}
     for item, folder in places.items():
-        by_folder.setdefault(folder, []).append(item)
+        if folder is not None:
+            by_folder.setdefault(folder, []).append(item)
     return by_folder

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -43,7 +42,7 @@ def run_bundle(build: Path, table: TaskTable, name: str, sent: Sent, options: Se
         for variable, value in ONE_THREAD.items():
             os.environ.setdefault(variable, value)
     import_for_good(MODULES)
-    failed, memory, own_log = False, 0, os.environ.get(LOG)
+    failed, own_log = False, os.environ.get(LOG)
     left = [key for key in bundle.jobs if not jobs[key].is_done]
     for key in jobs.keys() - left:  # its log tells how it went: it stays
         failures.clear(build, rule, key)
@@ -56,7 +55,6 @@ def run_bundle(build: Path, table: TaskTable, name: str, sent: Sent, options: Se
                 done = subprocess.run([*command, *left[0].split("/")], stdout=stream, stderr=stream)
             ends = [End(done.returncode, {DONE: ""})]  # it has noted itself what was wrong
         for key, end in zip(left, ends, strict=False):
-            memory = max(memory, end.memory)
             if end.is_bad:
                 note_end_of(jobs[key], end)
             if end.of_job != 0 or not jobs[key].is_done:
@@ -65,13 +63,7 @@ def run_bundle(build: Path, table: TaskTable, name: str, sent: Sent, options: Se
         left = left[len(ends) :]
     if failed:
         return 1
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    took = {
-        "memory": max(memory, used.ru_maxrss * 1024),
-        "cpu": round(used.ru_utime + used.ru_stime, 3),
-        "warm": sent.warm,
-    }
-    files.write_text(build / bundle.marker, marker_text(bundle.signature, took))
+    files.write_text(build / bundle.marker, marker_text(bundle.signature))
     if own_log:
         (build / own_log).unlink(missing_ok=True)
     return 0

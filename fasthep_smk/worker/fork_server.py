@@ -239,7 +239,7 @@ class _Server:
             if ended is None:
                 return
             kill_group(ended.si_pid)
-            pid, status, used = os.wait4(ended.si_pid, 0)
+            pid, status = os.waitpid(ended.si_pid, 0)
             process = self._forked.pop(pid, None)
             if process is None:
                 continue
@@ -249,7 +249,7 @@ class _Server:
             process.channel.close()
             if process.connection is None:
                 continue
-            end = process.watch.end(status, used)
+            end = process.watch.end(status)
             if end.is_bad and not process.stopped:
                 with contextlib.suppress(Exception):
                     _note(process.request, end)
