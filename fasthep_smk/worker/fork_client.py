@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.storage.job_settings import attempts_of, keep_log, read_requests
@@ -15,23 +17,21 @@ GO_ON = b"\0"
 _CONTAINERS = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 
 
+@dataclass(frozen=True)
 class Request:
     """A job that is asked for: its folder, its arguments, its environment."""
 
-    def __init__(
-        self, folder: bytes, arguments: list[str], variables: Mapping[bytes, bytes]
-    ) -> None:
-        self.folder, self.arguments, self.variables = folder, arguments, variables
+    folder: str
+    arguments: list[str]
+    variables: Mapping[str, str]
 
     def send(self, connection: socket.socket, outputs: Sequence[int]) -> None:
-        """Ask for it: lengths, then all of this; beside it, its standard output and error.
+        """Ask for it, in a line of JSON; beside it, its standard output and error.
 
         Raises:
             OSError: nobody listens.
         """
-        variables = [name + b"=" + value for name, value in self.variables.items()]
-        body = b"\0".join([self.folder, *map(os.fsencode, self.arguments), *variables])
-        data = b"%d %d\n" % (len(body), len(self.arguments)) + body
+        data = json.dumps([self.folder, self.arguments, dict(self.variables)]).encode() + b"\n"
         sent = socket.send_fds(connection, [data], list(outputs))
         if sent < len(data):  # else it may have ended already, and nobody listens
             connection.sendall(data[sent:])
@@ -87,9 +87,7 @@ def hand_over(
     try:
         kept = keep_log(Path(folder), log, int(attempt.partition(":")[0]))
         arguments = ["--attempt", attempt, "--threads", threads, "--", *job]
-        has = {**variables, LOG: kept}.items()
-        encoded = {os.fsencode(name): os.fsencode(value) for name, value in has}
-        request = Request(os.fsencode(folder), arguments, encoded)
+        request = Request(folder, arguments, {**variables, LOG: kept})
         return request.status(server, (output, output), begun)
     except OSError:
         return None

@@ -25,6 +25,7 @@ however they ended.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import selectors
@@ -47,13 +48,13 @@ from fasthep_smk.worker.series import enter, start, write_to
 #: here has seen them, and a job would not look again. All others a job finds in its environment.
 #: Snakemake adds some of those, and a shell may have dropped some, before a job starts.
 _READ_AT_IMPORT = re.compile(
-    rb"(_?PYTHON|LD_|LC_|MALLOC_|TZ|XDG_|OMP_|GOMP_|KMP_|OPENBLAS_|GOTO|MKL_|BLIS_|NVPL_|NUMEXPR_"
-    rb"|NPY_|NUMPY_|SCIPY_|NUMBA_|ARROW_|AWKWARD_|UPROOT_|CRAMJAM_|FSSPEC_|MPL|MATPLOTLIB|PILLOW_"
-    rb"|PYPARSING|HEPFLOW_|FASTHEP_(?!SMK_))\w*"
-    rb"|HOME|LANG(UAGE)?|LOCPATH|GLIBC_TUNABLES|SOURCE_DATE_EPOCH"
+    r"(_?PYTHON|LD_|LC_|MALLOC_|TZ|XDG_|OMP_|GOMP_|KMP_|OPENBLAS_|GOTO|MKL_|BLIS_|NVPL_|NUMEXPR_"
+    r"|NPY_|NUMPY_|SCIPY_|NUMBA_|ARROW_|AWKWARD_|UPROOT_|CRAMJAM_|FSSPEC_|MPL|MATPLOTLIB|PILLOW_"
+    r"|PYPARSING|HEPFLOW_|FASTHEP_(?!SMK_))\w*"
+    r"|HOME|LANG(UAGE)?|LOCPATH|GLIBC_TUNABLES|SOURCE_DATE_EPOCH"
 )
 #: These are one here (``util.processes.ONE_THREAD``); a job that was given more cpus starts cold.
-_THREADS = re.compile(rb"\w+_NUM_THREADS")
+_THREADS = re.compile(r"\w+_NUM_THREADS")
 #: Said by a process whose job is done, and that waits for another one.
 _IS_FREE = b"."
 _MOST = 1_000_000
@@ -80,7 +81,7 @@ class _Process:
 def main() -> int:
     """Import, listen, and fork until the lifeline is closed."""
     path, lifeline, owner, *more = sys.argv[1:]
-    variables = dict(os.environb)  # a module may change them
+    variables = dict(os.environ)  # a module may change them
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the run to handle; jobs hear the client
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(path)
@@ -95,7 +96,7 @@ def main() -> int:
 
 
 def serve(
-    listener: socket.socket, shared: tuple[int, int], variables: Mapping[bytes, bytes], cold: Path
+    listener: socket.socket, shared: tuple[int, int], variables: Mapping[str, str], cold: Path
 ) -> None:
     """Fork a job for each connection; tell its exit status to the process that asked for it.
 
@@ -110,7 +111,7 @@ class _Server:
         self,
         listener: socket.socket,
         shared: tuple[int, int],
-        variables: Mapping[bytes, bytes],
+        variables: Mapping[str, str],
         cold: Path,
     ) -> None:
         self._listener = listener
@@ -341,19 +342,14 @@ def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
     data, outputs, _, _ = socket.recv_fds(connection, _MOST, _OUTPUTS)
     if not data:
         raise EOFError
-    head, _, body = data.partition(b"\n")
-    length, count = map(int, head.split())
-    while len(body) < length:
+    while not data.endswith(b"\n"):
         part = connection.recv(_MOST)
         if not part:
             raise ValueError("the request is incomplete")
-        body += part
+        data += part
     if len(outputs) != _OUTPUTS:
         raise ValueError("no output to write to")
-    folder, *rest = body.split(b"\0")
-    variables = [item.partition(b"=") for item in rest[count:]]
-    arguments = [os.fsdecode(item) for item in rest[:count]]
-    return Request(folder, arguments, {name: value for name, _, value in variables}), outputs
+    return Request(*json.loads(data)), outputs
 
 
 def _rule(request: Request) -> str:
@@ -362,7 +358,7 @@ def _rule(request: Request) -> str:
     return words[words.index("--") + 1] if "--" in words else ""
 
 
-def differing(ours: Mapping[bytes, bytes], its: Mapping[bytes, bytes]) -> str:
+def differing(ours: Mapping[str, str], its: Mapping[str, str]) -> str:
     """Return the variables in which a job differs from what was imported here; none: empty."""
     names = [
         name
@@ -371,13 +367,13 @@ def differing(ours: Mapping[bytes, bytes], its: Mapping[bytes, bytes]) -> str:
         and _READ_AT_IMPORT.fullmatch(name)
         and not _THREADS.fullmatch(name)
     ]
-    return ", ".join(name.decode("utf-8", "replace") for name in names)
+    return ", ".join(names)
 
 
 def _note(request: Request, end: End) -> None:
     from fasthep_smk.worker.runner import note_end
 
-    note_end(Path(os.fsdecode(request.folder)), request.arguments, end)
+    note_end(Path(request.folder), request.arguments, end)
 
 
 def _said(process: _Process) -> bytes:

@@ -67,11 +67,11 @@ def _run(jobs: Iterable[Callable[[], int]]) -> NoReturn:
         os._exit(status)
 
 
-def enter(folder: bytes | int, variables: Mapping[bytes, bytes]) -> None:
+def enter(folder: str | int, variables: Mapping[str, str]) -> None:
     """Give a job its working folder and its environment."""
     os.chdir(folder)
     os.environ.clear()
-    os.environb.update(variables)
+    os.environ.update(variables)
     tempfile.tempdir = None  # the job's own variables name it
 
 
@@ -97,7 +97,7 @@ def run_series(
     # A pipe would be full at some thousand jobs: it is not read while they run.
     tell = os.memfd_create("ended")
 
-    def run(key: str, folder: int, variables: Mapping[bytes, bytes]) -> int:
+    def run(key: str, folder: int, variables: Mapping[str, str]) -> int:
         say()  # not what the job before has said
         enter(folder, variables)
         with log(key) as stream:
@@ -107,7 +107,7 @@ def run_series(
         return status
 
     def jobs() -> Iterator[Callable[[], int]]:
-        at_start = os.open(".", os.O_RDONLY), dict(os.environb)
+        at_start = os.open(".", os.O_RDONLY), dict(os.environ)
         for number, key in enumerate(keys):
             if number > 0:  # the job before has left its process to this one
                 os.write(tell, b".")
