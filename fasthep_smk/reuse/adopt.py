@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def adopt(rule: Rule, job: Job, part: Part, index: Index, store: JobStore) -> Re
             )
         ),
         "made_of": made_of(rule, job),
-        "build": str(store.build),
+        "build": os.path.realpath(store.build),
         **content,
         "runs": taken.runs,
         "adopted": taken.jobs,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +45,7 @@ class TakenOver:
         *,
         read: Callable[[Path], Record] = products.read_record,
     ) -> None:
+        self._build, self._partition = build, partition
         self._kept = {item.key: item for item in kept}
         self.streams: Store = {}
         self.records: list[Record] = []
@@ -55,20 +57,13 @@ class TakenOver:
         self._shared: list[_Place] = []
         self._cached: list[_Place] = []
         for item in adopted:
-            folder = build / item.folder
-            self._take(build, partition, item, folder, read(folder))
+            self._take(item, build / item.folder, read(build / item.folder))
 
-    def _take(
-        self,
-        build: Path,
-        partition: PartitionData | None,
-        adopted: Adopted,
-        folder: Path,
-        record: Record,
-    ) -> None:
+    def _take(self, adopted: Adopted, folder: Path, record: Record) -> None:
         if record["signature"] != adopted.signature:
             raise ValueError(f"{adopted.folder} now belongs to another job")
-        here, there = str(build), str(record.get("build") or build)
+        here = os.path.realpath(self._build)
+        there = str(record.get("build") or here)
         entries = hard_links.entries(record)
         lie = {key: set(hard_links.files_of(entries[key]["value"])) for key in adopted.keys}
         shared = [key for key in adopted.keys if lie[key] and ARCHIVE not in lie[key]]
@@ -89,11 +84,11 @@ class TakenOver:
         self._shared += [(folder, record, key) for key in shared]
         self._copied += [(folder, record, key) for key in copied]
         self._cached += [(folder, record, key) for key in adopted.cached]
-        runs = [*run_records.runs(record, partition, adopted.nodes)]
+        runs = [*run_records.runs(record, self._partition, adopted.nodes)]
         self.runs += runs if here == there else relocate(runs, there, here)
         for name in adopted.results:
             facts = record["results"].get(name)
-            if facts is None or files.described(build / name) != facts:
+            if facts is None or files.described(self._build / name) != facts:
                 raise ValueError(f"{name} was changed")
             self.results[name] = facts
         self.outside |= run_records.outside_of(record, adopted.nodes)
