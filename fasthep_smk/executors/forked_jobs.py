@@ -20,8 +20,7 @@ from snakemake_interface_common.exceptions import WorkflowError
 from fasthep_smk.executors.direct import is_alone
 from fasthep_smk.executors.retries import Retries
 from fasthep_smk.storage import layout
-from fasthep_smk.worker.fork_client import GO_ON
-from fasthep_smk.worker.to_fork_server import hand_over
+from fasthep_smk.worker.fork_client import GO_ON, hand_over
 
 if TYPE_CHECKING:
     from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo
@@ -53,8 +52,7 @@ class LocalExecutor(local.Executor):  # type: ignore[misc]
     def cached_or_run(self, job: SnakemakeJob, *how: object) -> None:
         """Run a job, or raise what it ended with."""
         status = None
-        # Shells read the file that BASH_ENV names: it may change what a job finds.
-        if self._server and not os.environ.get("BASH_ENV") and is_alone(job, self.workflow):
+        if self._server and is_alone(job, self.workflow):
             status = hand_over(
                 self._server,
                 shlex.split(str(job.shellcmd))[2:],
@@ -104,10 +102,7 @@ class _Jobs:
 
 
 def _variables(job: SnakemakeJob) -> dict[str, str]:
-    """Return the environment that Snakemake would give to a job's command.
-
-    And that the job has to measure itself what it takes.
-    """
+    """Return the environment that Snakemake would give to a job's command."""
     variables = dict(os.environ) | dict.fromkeys(_THREADS, "1")
     if folder := job.resources.get("tmpdir"):
         variables |= dict.fromkeys(_TEMPORARY, str(folder))

@@ -16,7 +16,7 @@ from fasthep_smk.plan.wiring import Wiring
 from fasthep_smk.storage import layout, record
 from fasthep_smk.storage.layout import ARCHIVE, RECORD
 from fasthep_smk.storage.record import MadeOf
-from fasthep_smk.storage.task_table import JobScope, NodeFacts, OriginFacts, Read
+from fasthep_smk.storage.task_table import JobScope, Kept, NodeFacts, OriginFacts, Read
 from fasthep_smk.util.remote import SERVERS, is_remote
 
 if TYPE_CHECKING:
@@ -176,6 +176,20 @@ class Rule:
             for bundle in self.bundles.values()
             for jobs in [[self.jobs[key] for key in bundle.jobs]]
         ]
+
+    @property
+    def kept(self) -> tuple[Kept, ...]:
+        """The products that outlive its jobs."""
+        keys = dict.fromkeys([*self.keeps, *self.streams])
+        return tuple(Kept(*key, self.streams.get(key), self.live.get(key)) for key in keys)
+
+    def cached(self, signed_as: str) -> tuple[Kept, ...]:
+        """Return the event streams that jobs keep if that costs little."""
+        wiring = self.wirings.get(signed_as, Wiring())
+        return tuple(
+            Kept(*key, layout.stream(*key, cached=True), live)
+            for key, live in wiring.cached.items()
+        )
 
     @property
     def asked(self) -> tuple[Attempt, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.reuse import asked, ledger
 from fasthep_smk.reuse.store import JobStore, read
-from fasthep_smk.storage import damage
+from fasthep_smk.storage import damage, run_records
 from fasthep_smk.storage.layout import RECORD
 from fasthep_smk.storage.observed import Checks
 from fasthep_smk.storage.record import Record, write_record
@@ -112,15 +112,11 @@ def overwritten(rules: Iterable[Rule], build: Path, own: set[str]) -> Iterator[s
 
 def note_rewritten(rules: Iterable[Rule], build: Path, names: Collection[str]) -> None:
     """Let the records of finished runs say how results are that were written anew since."""
-    store = JobStore(build)
     for job in (job for rule in rules if rule.scope in _ENDS for job in rule.jobs.values()):
-        record = store.record(job)
-        if record is None or not record["results"].keys() & set(names):
-            continue
-        now = {
-            name: files.described(build / name) for name in record["results"].keys() & set(names)
-        }
-        write_record(build / job.folder, {**record, "results": {**record["results"], **now}})
+        record = read(build / job.folder)
+        if record is not None and (own := record["results"].keys() & set(names)):
+            now = {name: files.described(build / name) for name in own}
+            write_record(build / job.folder, {**record, "results": {**record["results"], **now}})
 
 
 class _Comparison:
@@ -145,23 +141,17 @@ class _Comparison:
     def run(self) -> Reuse:
         jobs = [(rule, job) for rule in self.rules for job in rule.jobs.values()]
         self._clear_the_way(jobs)
-        self._name_bundle(self.valid)
-        self._archive_damaged()
-        kept = dict(self.valid)
-        for _, job in jobs:
+        for rule, job in jobs:
             if job.folder not in self.valid:
                 self._restore(job)
-        for rule, job in jobs:
             if rule.scope == "partition" and job.folder in self.valid:
                 self._set_partition(job)
-        self._name_bundle(self.valid.keys() - kept.keys())
-        kept = dict(self.valid)
-        self._remove_damaged_products(kept)
+        self._name_bundle()
+        self._archive_damaged()
         missing = [(rule, job) for rule, job in jobs if job.folder not in self.valid]
         if missing:
             missing = self._adopt(missing)
-            new = {folder: self.valid[folder] for folder in self.valid.keys() - kept.keys()}
-            self._remove_damaged_products(new)
+        self._remove_damaged_products()
         facts = ledger.write(self.build, self.rules, ledger.read(self.build))
         reasons = None
         if missing and (self.unusable or self.changed or self.before or self.store.superseded):
@@ -212,13 +202,13 @@ class _Comparison:
         for folder, results in damaged.items():
             self._run_again(folder, results)
 
-    def _name_bundle(self, folders: Collection[str]) -> None:
-        """Let the summaries of finished runs, in these folders, name what is compiled now.
+    def _name_bundle(self) -> None:
+        """Let the summaries of finished runs name what is compiled now.
 
         Their record comes first: a summary that is not yet as it says is completed next time.
         """
         ends = [rule for rule in self.rules if rule.scope in _ENDS]
-        done = [job for rule in ends for job in rule.jobs.values() if job.folder in folders]
+        done = [job for rule in ends for job in rule.jobs.values() if job.folder in self.valid]
         if not done:
             return
         from fasthep_smk.flow import summary  # a first run has none to read
@@ -253,9 +243,9 @@ class _Comparison:
                 f"{kept.relative_to(self.build)}"
             )
 
-    def _remove_damaged_products(self, records: Mapping[str, Record]) -> None:
+    def _remove_damaged_products(self) -> None:
         """Note which products are gone or damaged; remove the latter, so that they are missed."""
-        damaged = damage.of_products(self.build, records, content=self.verify)
+        damaged = damage.of_products(self.build, self.valid, content=self.verify)
         self.result.deleted |= damaged
         for path, how in damaged.items():
             if how != damage.GONE:
@@ -263,28 +253,28 @@ class _Comparison:
                 files.remove(self.build / path)
 
     def _restore(self, job: Job) -> None:
-        if job.folder in self.unusable:
-            return
-        record = self.store.restore(job, self._is_valid)
-        if record is not None:
-            self.valid[job.folder] = record
-            self.result.restored += 1
+        if job.folder not in self.unusable:
+            record = self.store.restore(job, self._is_valid)
+            if record is not None:
+                self.valid[job.folder] = record
+                self.result.restored += 1
 
     def _is_valid(self, record: Record) -> bool:
         return self.checks.change(record) is None
 
     def _set_partition(self, job: Job) -> None:
         """Let the record of a partition that is cut or named otherwise now say so."""
-        from fasthep_smk.reuse.adopt import with_partition  # a first run has no such record
-
         record = self.valid[job.folder]
-        updated = with_partition(job, record)
-        if updated is None:
+        partition = job.partition.as_dict() if job.partition else None
+        if all(run["partition"] == partition for run in record["runs"]):
+            return
+        if not run_records.fits(record, partition):
             del self.valid[job.folder]
             self.store.archive(self.build / job.folder)
-        elif updated is not record:
-            write_record(self.build / job.folder, updated)
-            self.valid[job.folder] = updated
+            return
+        record = {**record, "runs": [*run_records.runs(record, partition, job.nodes)]}
+        write_record(self.build / job.folder, record)
+        self.valid[job.folder] = record
 
     def _adopt(self, missing: list[tuple[Rule, Job]]) -> list[tuple[Rule, Job]]:
         """Return the jobs that still have to run."""
@@ -294,26 +284,28 @@ class _Comparison:
         if not records:
             return missing
         # Imported now: a first run adopts nothing.
-        from fasthep_smk.reuse.adopt import Index, adopt
+        from fasthep_smk.reuse.adopt import adopt
+        from fasthep_smk.reuse.index import Index
         from fasthep_smk.reuse.partial import part_of
         from fasthep_smk.reuse.plots import part_of_end
 
-        index = Index(records, self.store)
+        index = Index(records)
         left = []
         for rule, job in missing:
+            part = None
             if job.measured:
-                left.append((rule, job))  # all of it runs: what earlier jobs made has no such file
-                continue
-            if rule.scope == "finish" and (part := part_of_end(job, records, self.build)):
-                self.result.parts[job.folder] = part
-            if rule.scope == "partition" and job.folder not in self.unusable:
-                record = adopt(rule, job, index, self.store)
-                if record is not None:
-                    self.valid[job.folder] = record
-                    self.result.adopted += 1
-                    continue
+                pass  # all of it runs: what earlier jobs made has no such file
+            elif rule.scope == "finish":
+                part = part_of_end(job, records, self.build)
+            elif rule.scope == "partition" and job.folder not in self.unusable:
                 part = part_of(rule, job, index, self.store)
-                if part is not None:
-                    self.result.parts[job.folder] = part
+                if part is not None and not part.nodes:
+                    if record := adopt(rule, job, part, index, self.store):
+                        self.valid[job.folder] = record
+                        self.result.adopted += 1
+                        continue
+                    part = None
+            if part is not None:
+                self.result.parts[job.folder] = part
             left.append((rule, job))
         return left

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.plan.signatures import NodeSignature
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files, plain_values
 from fasthep_smk.util.documents import JsonObject, YamlMapping
@@ -19,12 +19,11 @@ from fasthep_smk.util.documents import JsonObject, YamlMapping
 _MOST = 2000
 
 
-@dataclass(frozen=True)
-class NodeContent:
-    """What a node's signature is made of (`NodeSignature`), as plain data."""
+class NodeContent(NamedTuple):
+    """What a node's signature is made of (`plan.signatures.NodeSignature`), as plain data."""
 
     content: JsonObject
-    upstream: Sequence[tuple[str, str, str | None]]
+    upstream: list[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,10 @@ class Ledger:
 
     found: JsonObject = field(default_factory=dict)
 
-    def node(self, digest: str | None) -> NodeContent | None:
+    def node(self, digest: str) -> NodeContent | None:
         """Return what the digest of a node stands for."""
-        item = None if digest is None else self.found.get(digest)
-        if item is None:
-            return None
-        return NodeContent(item["content"], [(at, node, of) for at, node, of in item["upstream"]])
+        item = self.found.get(digest)
+        return item and NodeContent(item["content"], list(map(tuple, item["upstream"])))
 
     def context(self, digest: str) -> YamlMapping | None:
         """Return what the digest of a context stands for: what operations see of a workflow."""
@@ -60,24 +57,18 @@ def write(build: Path, rules: Iterable[Rule], earlier: Ledger) -> Ledger:
     for rule in rules:
         for nodes in rule.nodes.values():
             for item in nodes.values():
-                now[item.digest] = vars(described(item))
+                content = {name: _plain(value) for name, value in item.content.items()}
+                now[item.digest] = {"content": content, "upstream": item.upstream}
         for job in rule.jobs.values():
             if job.origin is not None:
-                for name, content in job.origin.contexts.items():
+                for name, context in job.origin.contexts.items():
                     if name not in now:  # they name all files
-                        now[name] = plain(content)
+                        now[name] = _plain(context)
     merged = {digest: item for digest, item in earlier.found.items() if digest not in now}
     kept = dict(list(merged.items())[-max(_MOST - len(now), 0) :]) if len(now) < _MOST else {}
     files.write_text(build / layout.LEDGER, files.seal({**kept, **now}, indent=None))
     return Ledger({**merged, **now})
 
 
-def described(item: NodeSignature) -> NodeContent:
-    """Return what a node's signature is made of."""
-    content = {name: plain(value) for name, value in item.content.items()}
-    return NodeContent(content, item.upstream)
-
-
-def plain(value: object) -> object:
-    """Return a value as the ledger has it."""
+def _plain(value: object) -> object:
     return plain_values.to_plain(value, leaf=lambda item: {"$": "repr", "v": repr(item)})

@@ -1,9 +1,10 @@
-"""Which nodes of a job have to run if the products of the others exist: the choice is made here.
+"""Which nodes of a job have to run if the products of the others exist.
 
 With the default granularity one changed histogram shares its job with the source, the selections
 and all other histograms. Their products exist in the superseded job's folder, and with luck the
 event stream that the histogram is filled from (see ``plan.wiring``). The job then runs that one
-node, and adopts the rest. If anything of it is gone when the job starts, it runs as a whole.
+node, and adopts the rest. If anything of it is gone when the job starts, it runs as a whole. If no
+node has to run, the job is not started (`reuse.adopt`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import TypeVar
 from fasthep_smk.flow.shapes import Key
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.plan.wiring import Wire, Wiring
-from fasthep_smk.reuse.adopt import Index, cached_streams, values_of
+from fasthep_smk.reuse.adopt import partition_of
+from fasthep_smk.reuse.index import Index, values_of
 from fasthep_smk.reuse.store import JobStore
 from fasthep_smk.storage import run_records
 from fasthep_smk.storage.task_table import Adopted, Part, Read
@@ -80,93 +82,54 @@ def _taken_in(
 
 
 def part_of(rule: Rule, job: Job, index: Index, store: JobStore) -> Part | None:
-    """Return what of a job has to run; ``None`` if all of it."""
-    return _Choice(rule, job, index, store).part()
+    """Return what of a job has to run, nothing perhaps; ``None`` if all of it."""
+    return (
+        _Choice(rule, job, index, store, whole=True).part()
+        or _Choice(rule, job, index, store, whole=False).part()
+    )
 
 
 class _Choice:
-    def __init__(self, rule: Rule, job: Job, index: Index, store: JobStore) -> None:
+    """What a job adopts: the ``whole`` of it, or what the nodes that run leave."""
+
+    def __init__(self, rule: Rule, job: Job, index: Index, store: JobStore, *, whole: bool) -> None:
         self.rule = rule
         self.job = job
         self.index = index
         self.store = store
+        self.whole = whole
         self.wired = rule.wirings[job.signed_as]
         self.values = values_of(rule, job)
         self._is_usable = cache(self._look)
 
     def part(self) -> Part | None:
+        ran = {node: self._last(self.index.ran.get(v, ())) for node, v in self.values.items()}
         keeps = [key for key in self.rule.keeps if key[0] in self.values]
-        places = {key: self._places(key, self.rule.live.get(key)) for key in keeps}
-        ran = {
-            node: [folder for folder in self.index.ran.get(value, []) if self._is_usable(folder)]
-            for node, value in self.values.items()
-        }
+        places = {key: self._place(key, self.rule.live.get(key)) for key in keeps}
         valid = {
-            node: bool(folders) and all(places[key] for key in keeps if key[0] == node)
-            for node, folders in ran.items()
+            node: folder is not None and all(places[key] for key in keeps if key[0] == node)
+            for node, folder in ran.items()
         }
-        if not any(valid.values()):
-            return None
-        run = nodes_to_run(
-            self.job.nodes, self.wired, valid, lambda key, live: bool(self._places(key, live))
-        )
+        run: set[str] | None = None
+        if self.whole:
+            run = set() if all(valid.values()) else None
+        elif any(valid.values()):
+            run = nodes_to_run(
+                self.job.nodes, self.wired, valid, lambda key, live: bool(self._place(key, live))
+            )
         if run is None:
             return None
         streams = _taken_in(run, self.wired.wires, self.job.nodes)
-        return self._put_together(
-            run,
-            {node: folders for node, folders in ran.items() if node not in run},
-            {key: folders for key, folders in places.items() if key[0] not in run},
-            {key: self._places(key, live) for key, live in streams.items()},
+        nodes = _by_folder({node: ran[node] for node in ran if node not in run})
+        keys = _by_folder({key: places[key] for key in keeps if key[0] not in run})
+        wanted = _by_folder({key: self._place(key, live) for key, live in streams.items()})
+        cached = _by_folder(
+            {
+                kept.key: self._place(kept.key, kept.live)
+                for kept in self.rule.cached(self.job.signed_as)
+                if kept.node not in run
+            }
         )
-
-    def _look(self, folder: Path) -> bool:
-        """Whether a record can be told as part of another, and its files still stand."""
-        record = self.index.records[folder]
-        if not run_records.is_quiet(record["runs"]):
-            return False
-        if not record["results"] or not self.wired.writers:
-            return True
-        has_others = not record["made_of"]["nodes"].keys() <= self.values.keys()
-        return not has_others and self.store.results_are_valid(record, content=False)
-
-    def _places(self, key: Key, live: Iterable[str] | None) -> list[Path]:
-        return [
-            folder
-            for folder in self.index.made(self.values[key[0]], key[1], live)
-            if self._is_usable(folder) and self.index.is_there(folder, key)
-        ]
-
-    def _put_together(
-        self,
-        run: set[str],
-        ran: Mapping[str, list[Path]],
-        places: Mapping[Key, list[Path]],
-        streams: Mapping[Key, list[Path]],
-    ) -> Part:
-        """Return the choice with as few folders as possible."""
-        counts: dict[Path, int] = {}
-        for folders in (*ran.values(), *places.values(), *streams.values()):
-            for folder in folders:
-                counts[folder] = counts.get(folder, 0) + 1
-
-        def ended(folder: Path) -> float:
-            return float(self.index.records[folder]["ended"])
-
-        def best(folders: list[Path], node: str) -> Path:
-            # Of jobs that wrote one file for the user, the last one knows what is in it now.
-            first = 0 if node in self.wired.writers else 1
-            return max(folders, key=lambda folder: (first * counts[folder], ended(folder)))
-
-        nodes = _by_folder({node: best(folders, node) for node, folders in ran.items()})
-        keys = _by_folder({key: best(folders, key[0]) for key, folders in places.items()})
-        wanted = _by_folder({key: best(folders, key[0]) for key, folders in streams.items()})
-        cached = {
-            key: folder
-            for key, folder in cached_streams(self.rule, self.job, self.index).items()
-            if key[0] not in run
-        }
-        kept_on = _by_folder(cached)
         adopted = [
             Adopted(
                 folder=str(folder.relative_to(self.store.build)),
@@ -174,13 +137,37 @@ class _Choice:
                 nodes=tuple(nodes.get(folder, ())),
                 keys=tuple(keys.get(folder, ())),
                 streams=tuple(wanted.get(folder, ())),
-                cached=tuple(kept_on.get(folder, ())),
+                cached=tuple(cached.get(folder, ())),
                 results=self._results(folder, nodes.get(folder, ())),
             )
-            for folder in dict.fromkeys([*nodes, *keys, *wanted, *kept_on])
+            for folder in dict.fromkeys([*nodes, *keys, *wanted, *cached])
         ]
         ordered = tuple(node for node in self.job.nodes if node in run)
         return Part(ordered, self._reads(run), tuple(adopted))
+
+    def _look(self, folder: Path) -> bool:
+        """Whether a record can be told as part of another, and its files still stand."""
+        record = self.index.records[folder]
+        if self.whole:
+            can_be_told = run_records.fits(record, partition_of(self.job))
+        else:
+            can_be_told = run_records.is_quiet(record["runs"])
+        if not can_be_told or not record["results"] or not self.wired.writers:
+            return can_be_told
+        if not self.whole and not record["made_of"]["nodes"].keys() <= self.values.keys():
+            return False  # which of the nodes has written a file is not known
+        return self.store.results_are_valid(record, content=False)
+
+    def _last(self, folders: Iterable[Path]) -> Path | None:
+        """Return that of the last job: of what several wrote for the user, it knows what it is."""
+        records = self.index.records
+        usable = filter(self._is_usable, folders)
+        return max(usable, key=lambda folder: records[folder]["ended"], default=None)
+
+    def _place(self, key: Key, live: Iterable[str] | None) -> Path | None:
+        """Return where a product is, with at least these columns."""
+        made = self.index.made(self.values[key[0]], key[1], live)
+        return self._last(folder for folder in made if self.index.is_there(folder, key))
 
     def _results(self, folder: Path, nodes: Iterable[str]) -> tuple[str, ...]:
         """Return the files for the user that a job's nodes here wrote."""
@@ -198,8 +185,9 @@ class _Choice:
         return tuple(read for read in reads if read.keys)
 
 
-def _by_folder(places: Mapping[_Item, Path]) -> dict[Path, list[_Item]]:
+def _by_folder(places: Mapping[_Item, Path | None]) -> dict[Path, list[_Item]]:
     by_folder: dict[Path, list[_Item]] = {}
     for item, folder in places.items():
-        by_folder.setdefault(folder, []).append(item)
+        if folder is not None:
+            by_folder.setdefault(folder, []).append(item)
     return by_folder

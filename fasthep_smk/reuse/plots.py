@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fasthep_smk.plan.rules import Job
+from fasthep_smk.storage import hard_links
 from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.task_table import Adopted, Part
@@ -34,10 +35,8 @@ def part_of_end(job: Job, finished: Iterable[tuple[Path, Record]], build: Path) 
         folder=str(folder.relative_to(build)),
         signature=str(record["signature"]),
         nodes=tuple(nodes),
-        keys=tuple(
-            (entry["node"], entry["port"]) for entry in record["products"] if entry["node"] in nodes
-        ),
-        streams=(),
+        keys=(),
+        streams=tuple(key for key in hard_links.entries(record) if key[0] in nodes),
         cached=(),
         results=tuple(name for node in nodes for name in record["values"][node]["files"]),
     )

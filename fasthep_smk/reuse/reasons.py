@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Literal
+from itertools import islice
 
 from fasthep_smk.flow.context_use import SIGHTS
 from fasthep_smk.flow.records import Sight
 from fasthep_smk.plan.rules import Job, Rule, made_of
 from fasthep_smk.plan.signatures import ASKED
-from fasthep_smk.reuse.ledger import Ledger, NodeContent, described
+from fasthep_smk.reuse.ledger import Ledger, NodeContent
 from fasthep_smk.reuse.store import JobStore
 from fasthep_smk.storage.observed import Checks
 from fasthep_smk.storage.record import MadeOf, Record
@@ -41,7 +39,7 @@ class Reasons:
         if job.folder in self.told:
             return self.told[job.folder]
         before = self.before.get(job.folder) or self.store.latest(job)
-        before = before or self._renamed.record(rule, job)
+        before = before or renamed(rule, job, self._of_other_rules.get(job.key, ()), self.known)
         if before is None:
             return None
         if before["signature"] == job.signature:
@@ -52,51 +50,44 @@ class Reasons:
         return reason(rule, job, before, self.known, self.valid)
 
     @cached_property
-    def _renamed(self) -> Renamed:
-        return Renamed(self.store.superseded, self.rules, self.known)
-
-
-class Renamed:
-    """Finds what a job was before: its rule has another name if its stages have."""
-
-    def __init__(
-        self, superseded: Iterable[tuple[Path, Record]], rules: Iterable[Rule], ledger: Ledger
-    ) -> None:
-        names = {rule.name for rule in rules}
-        self._known = ledger
-        self._records: dict[str, list[Record]] = {}
-        for _, record in superseded:
+    def _of_other_rules(self) -> Mapping[str, list[Record]]:
+        """The last records of rules that there are no more, by the keys of their jobs."""
+        names = {rule.name for rule in self.rules}
+        records: dict[str, list[Record]] = {}
+        for _, record in self.store.superseded:
             if record["rule"] not in names:
-                self._records.setdefault(record["key"], []).append(record)
-
-    def record(self, rule: Rule, job: Job) -> Record | None:
-        """Return the last record that has most nodes of a job; ``None`` if none has any."""
-
-        def shared(record: Record) -> int:
-            then = record["made_of"]["nodes"]
-            old = {node: self._known.node(then[node][0]) for node in then}
-            return len(now.keys() & old.keys()) + len([*_renames(old, now)])
-
-        now = _described(rule, job)
-        best = max(reversed(self._records.get(job.key, [])), key=shared, default=None)
-        return best if best is not None and shared(best) else None
+                records.setdefault(record["key"], []).append(record)
+        return records
 
 
-def reason(
-    rule: Rule, job: Job, before: Record, ledger: Ledger, valid: Mapping[str, object]
-) -> str:
+def renamed(rule: Rule, job: Job, records: Sequence[Record], known: Ledger) -> Record | None:
+    """Return what a job was before: its rule has another name if its stages have.
+
+    It is the last record that has most of its nodes; ``None`` if none has any.
+    """
+    now = _now(rule, job, known)
+
+    def shared(record: Record) -> int:
+        then = _then(record["made_of"], known)
+        return len(now.keys() & then.keys()) + len([*_renames(then, now)])
+
+    best = max(reversed(records), key=shared, default=None)
+    return best if best is not None and shared(best) else None
+
+
+def reason(rule: Rule, job: Job, before: Record, known: Ledger, valid: Mapping[str, object]) -> str:
     """Return why a job that has run before does not stand.
 
-    ``before`` is its last record, ``ledger`` what digests stand for, ``valid`` the folders of
-    the jobs that stand.
+    ``before`` is its last record, ``known`` what digests stand for, ``valid`` the folders of the
+    jobs that stand.
     """
-    then, now = before["made_of"], made_of(rule, job)
     if before["signature"] == job.signature:
         return "its earlier results are missing"
+    then, now = before["made_of"], made_of(rule, job)
     for text in (
-        *_nodes(rule, job, then, ledger),
-        *_origin(then.get("origin"), now["origin"], job, ledger, _who_sees(rule, job)),
-        *_reads(then["reads"], now["reads"], job, valid),
+        *_nodes(then, now, known),
+        *_origin(then.get("origin"), now, known),
+        *_reads(then["reads"], now, valid),
     ):
         return text
     if job.measured:
@@ -105,80 +96,74 @@ def reason(
     return f"{changed} have changed"
 
 
-def _nodes(rule: Rule, job: Job, then: MadeOf, ledger: Ledger) -> Iterator[str]:
-    """Say which node has another name or differs, and how, or else which node before it."""
-    signatures, now = rule.nodes.get(job.signed_as, {}), _described(rule, job)
-    old = {node: ledger.node(digest) for node, (digest, _) in then["nodes"].items()}
-    for was, node in _renames(old, now):
-        yield f"{_short(was)} is now called {_short(node)}"
-    differ = [
-        node
-        for node in job.nodes
-        if node in old and then["nodes"][node][0] != signatures[node].digest
-    ]
-    for node in differ:
-        if (content := old[node]) is not None:
-            for ref, text in _node(node, content, now[node], ledger, set()):
-                yield text if ref == node else f"its input changed: {text}"
-    added = [node for node in job.nodes if node not in old]
-    removed = [node for node in old if node not in now]
-    for nodes, word in ((added, "new in this job"), (removed, "no longer in this job")):
-        if nodes:
-            yield f"{', '.join(_short(node) for node in nodes[:3])}: {word}"
-    if differ:
-        yield f"{_short(differ[0])} or its input changed"
+# --- nodes ----------------------------------------------------------------------------------------
 
 
-def _described(rule: Rule, job: Job) -> dict[str, NodeContent]:
-    signatures = rule.nodes.get(job.signed_as, {})
-    return {node: described(signatures[node]) for node in job.nodes}
+def _now(rule: Rule, job: Job, known: Ledger) -> dict[str, NodeContent | None]:
+    return _then(made_of(rule, job), known)
+
+
+def _then(made: MadeOf, known: Ledger) -> dict[str, NodeContent | None]:
+    """Return what is known of the nodes of a job."""
+    return {node: known.node(digest) for node, (digest, _) in made["nodes"].items()}
 
 
 def _renames(
-    old: Mapping[str, NodeContent | None], now: Mapping[str, NodeContent]
+    old: Mapping[str, NodeContent | None], now: Mapping[str, NodeContent | None]
 ) -> Iterator[tuple[str, str]]:
     """Yield the nodes that only have another name, with the earlier one first."""
-    gone = {node: item for node, item in old.items() if node not in now and item is not None}
-    for node, item in now.items():
-        for was in gone if node not in old else ():
-            if {**gone[was].content, "id": node} == item.content:
+    for node in now.keys() - old.keys():
+        for was in old.keys() - now.keys():
+            before, after = old[was], now[node]
+            if before and after and {**before.content, "id": node} == after.content:
                 yield was, node
 
 
-def _node(
-    node: str, old: NodeContent, now: NodeContent, ledger: Ledger, seen: set[str]
+def _nodes(then: MadeOf, now: MadeOf, known: Ledger) -> Iterator[str]:
+    """Say which node has another name or differs, and how, or else which node before it."""
+    old, new = then["nodes"], now["nodes"]
+    for was, node in _renames(_then(then, known), _then(now, known)):
+        yield f"{_short(was)} is now called {_short(node)}"
+    for node, (digest, _) in new.items():
+        if node in old and old[node][0] != digest:
+            for ref, text in _changes(node, old[node][0], digest, known, set()):
+                yield text if ref == node else f"its input changed: {text}"
+    for nodes, word in (
+        ([node for node in new if node not in old], "new in this job"),
+        ([node for node in old if node not in new], "no longer in this job"),
+    ):
+        if nodes:
+            yield f"{', '.join(map(_short, nodes[:3]))}: {word}"
+
+
+def _changes(
+    node: str, was: str, now: str, known: Ledger, seen: set[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield a node that differs, and how: this one, or else those before it."""
-    if node in seen:
+    old, new = known.node(was), known.node(now)
+    if was == now or node in seen:
         return
     seen.add(node)
-    changes = list(_content(old.content, now.content))
-    if changes:
+    if old is None or new is None:
+        yield node, f"{_short(node)} or what it reads has changed"
+    elif changes := list(_content(old.content, new.content)):
         more = f" (and {len(changes) - 2} more)" if len(changes) > 2 else ""
-        impl = now.content.get("impl")
-        yield node, f"{impl} {_short(node)}: {'; '.join(changes[:2])}{more}"
-        return
-    if [item[:2] for item in old.upstream] != [item[:2] for item in now.upstream]:
-        names = [", ".join(_short(entry[1]) for entry in item.upstream) for item in (old, now)]
+        yield node, f"{new.content['impl']} {_short(node)}: {'; '.join(changes[:2])}{more}"
+    elif [item[:2] for item in old.upstream] != [item[:2] for item in new.upstream]:
+        names = [", ".join(_short(entry[1]) for entry in item.upstream) for item in (old, new)]
         yield node, f"{_short(node)}: it reads {names[1]} instead of {names[0]}"
-        return
-    for (_, ref, was), (_, _, digest) in zip(old.upstream, now.upstream, strict=True):
-        before, after = ledger.node(was), ledger.node(digest)
-        if was == digest:
-            continue
-        if before is None or after is None:
-            yield ref, _short(ref)
-        else:
-            yield from _node(ref, before, after, ledger, seen)
+    else:
+        for (_, ref, before), (_, _, after) in zip(old.upstream, new.upstream, strict=True):
+            yield from _changes(ref, before, after, known, seen)
 
 
 def _content(old: JsonObject, now: JsonObject) -> Iterator[str]:
-    if old.get("implementation") != now.get("implementation"):
-        yield from _implementation(str(old.get("implementation")), str(now.get("implementation")))
     for name in now:
         if name == ASKED and old.get(name) != now[name]:
             yield "requested by --rerun"
-        elif name != "implementation":
+        elif name == "implementation":
+            yield from _implementation(str(old.get(name)), str(now[name]))
+        else:
             yield from _differences(name, old.get(name), now[name])
 
 
@@ -186,25 +171,18 @@ def _implementation(old: str, now: str) -> Iterator[str]:
     """Say which part of an implementation differs: ``module:object@…|import:…@…|file:…@…``."""
     before, after = (dict(map(_part, text.split("|"))) for text in (old, now))
     for name in dict.fromkeys([*after, *before]):
-        was, is_now = before.get(name, ""), after.get(name, "")
+        was, new = before.get(name, ""), after.get(name, "")
         kind, _, rest = name.partition(":")
-        module = rest if kind == "import" else kind
-        if was == is_now:
-            continue
-        if kind == "file":
-            change = "is gone" if not is_now else "has changed" if was else "is new"
-            yield f"the file {rest} {change}"
-        elif not was or not is_now:
-            yield f"{module}: {'new' if is_now else 'gone'}"
-        elif kind == "import" and not _DIGEST.fullmatch(is_now):
-            yield f"{rest} {was} → {is_now}"
-        elif was.partition("@")[0] != is_now.partition("@")[0] and "@" in is_now:
-            yield f"{name.partition('.')[0]} {was.partition('@')[0]} → {is_now.partition('@')[0]}"
-        else:
-            yield f"{module}: source changed"
-
-
-_DIGEST = re.compile("[0-9a-f]{16}")
+        what = {"file": f"the file {rest}", "import": rest}.get(kind, kind)
+        versions = [value.partition("@")[0] for value in (was, new)]
+        if not was or not new:
+            yield f"{what} is {'gone' if was else 'new'}"
+        elif kind == "file" and was != new:
+            yield f"{what} has changed"
+        elif versions[0] != versions[1] and ("@" in new or "." in new):
+            yield f"{what.partition('.')[0]} {versions[0]} → {versions[1]}"
+        elif was != new:
+            yield f"{what}: source changed"
 
 
 def _part(text: str) -> tuple[str, str]:
@@ -222,23 +200,22 @@ def _differences(path: str, old: object, now: object) -> Iterator[str]:
             yield f"{path}: the order of keys has changed"
     elif isinstance(old, list) and isinstance(now, list) and len(old) == len(now):
         for number, (was, new) in enumerate(zip(old, now, strict=True)):
-            yield from _differences(f"{path}[{_name_of(new, number)!r}]", was, new)
+            # A number would count what FAST-HEP has added, too.
+            name = new.get("name", number) if isinstance(new, dict) else number
+            yield from _differences(f"{path}[{name!r}]", was, new)
     elif names := _came_and_went(_names(old), _names(now)):
         yield f"{path}: {names}"
     elif old != now:
-        yield f"{path} {_value(old)} → {_value(now)}"
-
-
-def _name_of(item: object, otherwise: object = None) -> object:
-    """Return what names an item of a list; its number counts what FAST-HEP has added, too."""
-    name = item.get("name") if isinstance(item, dict) else None
-    return name if isinstance(name, str) else otherwise
+        texts = ["nothing" if value is None else str(value) for value in (old, now)]
+        was, new = (text if len(text) <= 60 else f"{text[:57]}..." for text in texts)
+        yield f"{path} {was} → {new}"
 
 
 def _names(items: object) -> list[str]:
     """Return the names of the items of a list, if all have one."""
-    names = [_name_of(item) for item in items] if isinstance(items, list) else []
-    return [] if None in names else [str(name) for name in names]
+    listed = items if isinstance(items, list) else []
+    names = [item.get("name") if isinstance(item, dict) else None for item in listed]
+    return [] if None in names else list(map(str, names))
 
 
 def _came_and_went(old: Iterable[str], now: Iterable[str]) -> str:
@@ -247,67 +224,50 @@ def _came_and_went(old: Iterable[str], now: Iterable[str]) -> str:
     return ", ".join(changed + [f"- {item}" for item in sorted(was - new)])
 
 
-def _value(value: object) -> str:
-    text = "nothing" if value is None else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _short(node: str) -> str:
+    return node.removeprefix("stage.")
 
 
-def _who_sees(rule: Rule, job: Job) -> dict[Sight, str]:
-    """Return of each sight the first node of a job that has it."""
-    nodes = rule.nodes.get(job.signed_as, {})
-    return {
-        sight: next(_short(node) for node in job.nodes if sight in nodes[node].sees)
-        for sight in SIGHTS
-        if any(sight in nodes[node].sees for node in job.nodes)
-    }
+# --- where events come from, and other jobs -------------------------------------------------------
 
 
-def _origin(
-    old: OriginFacts | None,
-    now: OriginFacts | None,
-    job: Job,
-    ledger: Ledger,
-    who: Mapping[Sight, str],
-) -> Iterator[str]:
+def _origin(old: OriginFacts | None, made: MadeOf, known: Ledger) -> Iterator[str]:
+    now = made["origin"]
     if not old or not now:
         return
-    if old["files"] != now["files"]:
-        yield from _files(old["files"], now["files"])
+    yield from _files(old["files"], now["files"])
     if old["entries"] != now["entries"]:
-        yield f"its entries are {_entries(now['entries'])} instead of {_entries(old['entries'])}"
-    contexts = job.origin.contexts if job.origin else {}
+        yield f"its entries are {now['entries']} instead of {old['entries']}"
     if old["context"] != now["context"]:
-        was, new = ledger.context(old["context"]), contexts.get(now["context"])
-        shown = "; ".join(_changes(was, new))
-        yield shown or "the dataset's metadata or the globals have changed"
+        changes = _of_context(known.context(old["context"]), known.context(now["context"]))
+        yield changes or "the dataset's metadata or the globals have changed"
     if old["branches"] != now["branches"]:
         yield "it reads other branches"
-    for sight, node in who.items():
-        if old["seen"].get(sight) == now["seen"][sight]:
+    for sight in SIGHTS:
+        who = next((node for node, (_, sees) in made["nodes"].items() if sight in sees), None)
+        if who is None or old["seen"].get(sight) == now["seen"][sight]:
             continue
-        if sight == "dataset":
-            yield f"{node} depends on its dataset's files or number of events, which have changed"
-        elif sight == "place":
-            yield f"{node} depends on the name or range of its partition, which has changed"
-        elif sight == "run" and old["before"] != now["before"]:
+        if sight == "run" and old["before"] != now["before"]:
             yield "the work before the partitions has changed"
-        else:
-            change = _datasets(ledger.context(old["run"]), contexts.get(now["run"]))
-            yield f"{node} depends on the list of datasets: {change}"
+        what = _SEEN.get(sight)
+        if what is None:
+            was, new = (known.context(origin["run"]) or {} for origin in (old, now))
+            names = _came_and_went(was.get("datasets") or (), new.get("datasets") or ())
+            changes = names or _of_context(was, new) or "their order has changed"
+            what = f"the list of datasets: {changes}"
+        yield f"{_short(who)} depends on {what}"
 
 
-def _changes(was: object, new: object) -> list[str]:
+_SEEN: Mapping[Sight, str] = {
+    "dataset": "its dataset's files or number of events, which have changed",
+    "place": "the name or range of its partition, which has changed",
+}
+
+
+def _of_context(was: YamlMapping | None, new: YamlMapping | None) -> str:
     """Return the first two differences of two contexts, if both are known."""
-    differences = list(_differences("", was, new)) if was and new else []
-    return [item.lstrip(".") for item in differences[:2]]
-
-
-def _datasets(was: YamlMapping | None, new: YamlMapping | None) -> str:
-    """Return which datasets came and went, or else how one of them changed."""
-    if not was or not new:
-        return "the list has changed"
-    changed = _came_and_went(*(context.get("datasets") or () for context in (was, new)))
-    return changed or "; ".join(_changes(was, new)) or "their order has changed"
+    differences = _differences("", was, new) if was and new else iter(())
+    return "; ".join(item.lstrip(".") for item in islice(differences, 2))
 
 
 def _files(old: list[str], now: list[str]) -> Iterator[str]:
@@ -318,38 +278,26 @@ def _files(old: list[str], now: list[str]) -> Iterator[str]:
         if path not in before:
             yield f"its input is {path} instead of {', '.join(before) or 'nothing'}"
         elif before[path] != facts:
-            both = len(facts) >= 2 and len(before[path]) >= 2
-            if both and facts[0] != before[path][0]:
-                yield f"input {path} changed size ({before[path][0]} → {facts[0]} bytes)"
-            elif both and facts[1] != before[path][1]:
-                yield f"input {path} was modified (its modification time changed)"
-            elif both:
-                yield (
-                    f"input {path} has changed: size and time are the same, but not its first bytes"
-                )
-            else:
-                yield f"input {path} or the option --identity has changed"
+            what = ["content, or the option --identity"]
+            if len(facts) == len(before[path]) == len(_FACTS):
+                pairs = zip(_FACTS, before[path], facts, strict=True)
+                what = [name for name, was, new in pairs if was != new]
+            yield f"input {path} has changed: its {', '.join(what)}"
     if len(old) != len(now):
         yield "the list of input files has changed"
 
 
-def _entries(entries: Literal["all"] | list[int | None]) -> str:
-    if entries == "all":
-        return "all"
-    start, stop = entries
-    return f"{start or 0} to {'the end' if stop is None else stop}"
+_FACTS = ("size", "modification time", "first bytes")
 
 
-def _reads(old: list[str], now: list[str], job: Job, valid: Mapping[str, object]) -> Iterator[str]:
-    added = [folder for folder in now if folder not in old]
-    removed = [folder for folder in old if folder not in now]
-    again = [folder for folder in now if folder in old and folder not in valid]
-    if job.origin is None and again:
+def _reads(old: list[str], made: MadeOf, valid: Mapping[str, object]) -> Iterator[str]:
+    """Say which of the jobs that it reads run again, or are others."""
+    if made["origin"] is not None:
+        return
+    now = made["reads"]
+    if again := [folder for folder in now if folder in old and folder not in valid]:
         yield f"it reads the results of {len(now)} jobs, and {len(again)} of these jobs run again"
-    if job.origin is None and (added or removed):
-        counts = f"{len(added)} new, {len(removed)} gone"
+    if added_and_gone := set(now) ^ set(old):
+        new = len(added_and_gone & set(now))
+        counts = f"{new} new, {len(added_and_gone) - new} gone"
         yield f"the jobs whose results it reads have changed ({counts})"
-
-
-def _short(node: str) -> str:
-    return node.removeprefix("stage.")

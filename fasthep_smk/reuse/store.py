@@ -44,7 +44,10 @@ class JobStore:
 
     @cached_property
     def superseded(self) -> list[tuple[Path, Record]]:
-        """The folders that were archived with their records, the oldest first."""
+        """The folders that were archived with their records, the oldest first.
+
+        To be asked for when nothing more is archived or restored.
+        """
         archived = []
         for folder in (self.build / layout.OLD).glob("*"):
             record = read(folder)
@@ -79,7 +82,6 @@ class JobStore:
         names = self._archived.setdefault(str(record["signature"]), [])
         if goal.name not in names:
             names.append(goal.name)
-        self._forget()
         return goal
 
     def restore(self, job: Job, is_valid: Callable[[Record], bool]) -> Record | None:
@@ -100,7 +102,6 @@ class JobStore:
         goal = self.build / job.folder
         goal.parent.mkdir(parents=True, exist_ok=True)
         _replace(kept, goal)
-        self._forget()
         return True
 
     def archive_results(self, claimed: Collection[str]) -> list[str]:
@@ -145,10 +146,6 @@ class JobStore:
         for path in (self.build / layout.OLD).glob("*"):
             by_signature.setdefault(path.name.partition("-")[0], []).append(path.name)
         return by_signature
-
-    def _forget(self) -> None:
-        for name in ("superseded", "_latest"):
-            self.__dict__.pop(name, None)
 
 
 def _move_results(results: Mapping[str, FileFacts], source: Path, goal: Path) -> list[str]:

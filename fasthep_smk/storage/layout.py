@@ -75,7 +75,7 @@ ALONE = "--alone"
 IN_PILOT = "FASTHEP_SMK_IN_PILOT"
 #: When a job was submitted, in seconds since 1970 (UTC), to its process.
 SUBMITTED = "FASTHEP_SMK_SUBMITTED"
-#: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
+#: Names the socket of the fork server to who starts jobs; empty or missing: they start cold.
 FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
 #: The file beside its socket that says why jobs are not forked, a line for each.
 COLD = "cold"

@@ -258,6 +258,6 @@ class TaskTable(_Shape, frozen=True, kw_only=True):
         return table if key is None else table.only(key)
 
 
-def marker_text(signature: str, used: Mapping[str, object] | None = None) -> str:
-    """Return the marker of a bundle that is done: what signs it, and what its jobs ``used``."""
-    return json.dumps({"signature": signature, **({"used": used} if used else {})}) + "\n"
+def marker_text(signature: str) -> str:
+    """Return the marker of a bundle that is done: what signs it."""
+    return json.dumps({"signature": signature}) + "\n"

@@ -153,8 +153,7 @@ class Expected:
     @cached_property
     def _single(self) -> set[str]:
         warnings = (failures.warning_of(self._build, self._rule, key) for key in self._jobs)
-        mine = set(self._notes)
-        mine |= {str(path.relative_to(self._build)) for path in warnings}
+        mine = {*self._notes, *(str(path.relative_to(self._build)) for path in warnings)}
         return mine if self._marker is None else mine | {self._marker}
 
     @cached_property

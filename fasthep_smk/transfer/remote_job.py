@@ -116,10 +116,9 @@ def _run(
         environment[layout.SUBMITTED] = str(about.get("submitted", ""))
         job = subprocess.Popen(command, cwd=build, env=environment, stdout=stream, stderr=stream)
         try:
-            status = job.wait()
+            return job.wait()
         finally:
             _stop(job)
-    return status
 
 
 def _stop(job: subprocess.Popen[bytes]) -> None:

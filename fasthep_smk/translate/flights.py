@@ -133,7 +133,7 @@ class Preflight:
             time.sleep(_LOOK)
             self._process.look()
         kill_group(self._process.pid)
-        end = self._process.end(*os.wait4(self._process.pid, 0)[1:])
+        end = self._process.end(os.waitpid(self._process.pid, 0)[1])
         self._process = None
         if end.of_job == 0:
             *lists, odd, written = json.loads(self._told.read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from fasthep_smk.plan.rules import Job, Rule, origin_facts, output_files, signatures
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.layout import RECORD
-from fasthep_smk.storage.task_table import BundleEntry, JobEntry, Kept, Part, Source, TaskTable
+from fasthep_smk.storage.task_table import BundleEntry, JobEntry, Part, Source, TaskTable
 from fasthep_smk.translate.bundles import signature_of
 from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util.names import is_plain
@@ -89,18 +89,8 @@ def _table(rule: Rule, jobs: Mapping[str, JobEntry], sources: Sources) -> TaskTa
         pool=rule.route.attempts[0].pool,
         wildcards=rule.named_by,
         outputs=tuple(output_files(rule).values()),
-        keeps=tuple(
-            Kept(*key, rule.streams.get(key), rule.live.get(key))
-            for key in dict.fromkeys([*rule.keeps, *rule.streams])
-        ),
-        cached={
-            name: tuple(
-                Kept(*key, layout.stream(*key, cached=True), live)
-                for key, live in wiring.cached.items()
-            )
-            for name, wiring in rule.wirings.items()
-            if wiring.cached
-        },
+        keeps=rule.kept,
+        cached={name: kept for name in rule.wirings if (kept := rule.cached(name))},
         nodes={name: signatures(nodes) for name, nodes in rule.nodes.items()},
         jobs=jobs,
         bundles={

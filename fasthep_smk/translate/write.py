@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -38,20 +39,6 @@ if TYPE_CHECKING:
 IN_CONTAINER = '[ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]'
 #: And in a conda environment: Snakemake puts such a file beside those that it has made.
 IN_CONDA = '[ -e "${CONDA_PREFIX:-}.env_setup_done" ]'
-
-#: An environment for conda, if somebody tells Snakemake to make one.
-_CONDA = """\
-channels:
-  - conda-forge
-dependencies:
-  - python ={}.{}
-  - pip
-  - pip:
-      - fasthep-smk =={}
-"""
-
-#: Hands a job to the fork server: a script, to be started with nothing imported.
-CLIENT = Path(__file__).parents[1] / "worker" / "fork_client.py"
 
 
 @dataclass(frozen=True)
@@ -110,9 +97,8 @@ def write(
     launch = _launch(root, workflow, variations, document, ignored)
     files.write_text(build / layout.RUN, json.dumps(launch, indent=1) + "\n")
     files.write_text(smk / "common.smk", snakefile.COMMON)
-    environment = _CONDA.format(*sys.version_info[:2], metadata.version("fasthep-smk"))
-    files.write_text(smk / "envs" / "fasthep-smk.yaml", environment)
-    files.write_text(build / layout.WORKER, worker_script(rules), executable=True)
+    files.write_text(smk / "envs" / "fasthep-smk.yaml", conda_environment())
+    files.write_text(build / layout.WORKER, worker_script(), executable=True)
     if not placement.transfers:
         (build / layout.TRANSFER).unlink(missing_ok=True)
     written = replace(Written.below(build), bundles=to_run)
@@ -224,17 +210,37 @@ def begin_alone(more: str = "") -> str:
     )
 
 
-def worker_script(rules: Iterable[Rule]) -> str:
+def conda_environment() -> str:
+    """Return the environment of jobs for conda: this package, and the packages that it requires.
+
+    An index need not have this package: pip gets it from where it was installed from (PEP 610).
+    """
+    needs = ["fasthep-smk"]
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        ours = metadata.distribution("fasthep-smk")
+        origin = json.loads(ours.read_text("direct_url.json") or "{}")
+        url, vcs = origin.get("url"), origin.get("vcs_info")
+        if vcs:
+            url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+        needs = [f"fasthep-smk @ {url}" if url else f"fasthep-smk =={ours.version}"]
+        needs += [need for need in ours.requires or () if "extra ==" not in need]
+    python = ".".join(map(str, sys.version_info[:2]))
+    lines = "".join(f"      - {json.dumps(need, ensure_ascii=False)}\n" for need in needs)
+    return (
+        "channels:\n  - conda-forge\n"
+        f"dependencies:\n  - python ={python}\n  - pip\n  - pip:\n{lines}"
+    )
+
+
+def worker_script() -> str:
     # -P: the build folder, where Snakemake starts jobs, must not be searched for modules.
     command = shell([sys.executable, "-P", "-m", "fasthep_smk.worker"])
-    client = shell([sys.executable, "-I", "-S", CLIENT])
-    spread = [f"*:{rule.name}" for rule in rules if profile.may_spread(rule)]
     return (
         "#!/bin/sh\n"
         "# Starts one job, in the build folder:\n"
         f"# worker [{layout.ALONE} TIME] LOG ATTEMPT THREADS RULE [VARIATION] [DATASET] "
         "[PARTITION]\n"
-        f"# {layout.ALONE}: no Snakemake runs beside the job, so do what Snakemake would do.\n"
+        f"# {layout.ALONE}: no Snakemake runs beside the job, which starts in any folder.\n"
         "# TIME: when it was submitted, in seconds since 1970.\n"
         + begin_alone(f"    {layout.SUBMITTED}=$2\n    export {layout.SUBMITTED}\n")
         + "log=$1 attempt=$2 threads=$3\n"
@@ -244,18 +250,10 @@ def worker_script(rules: Iterable[Rule]) -> str:
         f"FASTHEP_SMK_LOG=${{log%.log}}.attempt$((${{attempt%%:*}} % {MOVED})).log\n"
         'ln -f "$log" "$FASTHEP_SMK_LOG" 2>/dev/null\n'
         "export FASTHEP_SMK_LOG\n"
+        'set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
         "# In a container, or an environment that Snakemake has made, Python is the one there.\n"
         f"if {IN_CONTAINER} || {IN_CONDA}; then\n"
-        '    set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
         '    exec python3 -P -m fasthep_smk.worker "$@" >>"$log" 2>&1\n'
         "fi\n"
-        "# A run on one machine keeps a fork server: it has one thread, and may fork processes.\n"
-        "warm=\n"
-        'case "$threads:$1" in\n'
-        f"{' | '.join(['1:*', *spread])}) warm=${layout.FORK_SERVER} ;;\n"
-        "esac\n"
-        'set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
-        '[ -z "$warm" ] ||\n'
-        f'    exec {client} "$warm" "$@" >>"$log" 2>&1\n'
         f'exec {command} "$@" >>"$log" 2>&1\n'
     )

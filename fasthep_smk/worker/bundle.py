@@ -9,74 +9,61 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import IO
 
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import keep_log
-from fasthep_smk.storage.task_table import BundleEntry, marker_text
+from fasthep_smk.storage.task_table import TaskTable, marker_text
 from fasthep_smk.util import files
 from fasthep_smk.util.processes import ONE_THREAD
-from fasthep_smk.worker.job import WorkerJob
+from fasthep_smk.worker.job import Sent, WorkerJob
 from fasthep_smk.worker.job_end import DONE, End
+from fasthep_smk.worker.one_job import note_end_of, run_job
 from fasthep_smk.worker.processes import LOG, MODULES, has_one_thread, import_for_good
 from fasthep_smk.worker.series import run_series
 
 
-def run_bundle(
-    bundle: BundleEntry,
-    jobs: Mapping[str, WorkerJob],
-    *,
-    run: Callable[[WorkerJob], int],
-    command: Callable[[str], list[str]],
-    note: Callable[[WorkerJob, End], None],
-) -> int:
-    """Run the jobs of a bundle, by its entry in the task table; return the exit status.
+def run_bundle(build: Path, table: TaskTable, name: str, sent: Sent, options: Sequence[str]) -> int:
+    """Run the jobs of the bundle ``name``; return the exit status.
 
-    After a job that failed, the others still run. ``run`` runs one and returns its exit status;
-    ``command`` runs one, by its key, in a process of its own. ``note`` says of one that its
-    process ended badly.
+    After a job that failed, the others still run. With ``options``, a worker runs one of them alone
+    in the same way.
     """
-    first = jobs[bundle.jobs[0]]
-    build, rule, sent = first.build, first.rule, first.sent
+    bundle, rule = table.bundles[name], table.rule
+    jobs = {
+        key: WorkerJob(build, table, key, sent, bundle=name, marker=bundle.marker)
+        for key in bundle.jobs
+    }
     if sent.threads == 1:
-        for name, value in ONE_THREAD.items():
-            os.environ.setdefault(name, value)
+        for variable, value in ONE_THREAD.items():
+            os.environ.setdefault(variable, value)
     import_for_good(MODULES)
-    failed, memory, own_log = [], 0, os.environ.get(LOG)
-    left = []
-    for key in bundle.jobs:
-        if jobs[key].is_done:  # its log tells how it went: it stays
-            failures.clear(build, rule, key)
-        else:
-            left.append(key)
+    failed, own_log = False, os.environ.get(LOG)
+    left = [key for key in bundle.jobs if not jobs[key].is_done]
+    for key in jobs.keys() - left:  # its log tells how it went: it stays
+        failures.clear(build, rule, key)
     while left:
         if has_one_thread():
-            ends = run_series(left, lambda key: run(jobs[key]), lambda key: _log(jobs[key]))
+            ends = run_series(left, lambda key: run_job(jobs[key]), lambda key: _log(jobs[key]))
         else:
+            command = [sys.executable, "-P", "-m", "fasthep_smk.worker", *options, "--", rule]
             with _log(jobs[left[0]]) as stream:
-                done = subprocess.run(command(left[0]), stdout=stream, stderr=stream)
+                done = subprocess.run([*command, *left[0].split("/")], stdout=stream, stderr=stream)
             ends = [End(done.returncode, {DONE: ""})]  # it has noted itself what was wrong
         for key, end in zip(left, ends, strict=False):
-            memory = max(memory, end.memory)
             if end.is_bad:
-                note(jobs[key], end)
+                note_end_of(jobs[key], end)
             if end.of_job != 0 or not jobs[key].is_done:
-                failed.append(key)
+                failed = True
                 print(f"{rule} {key}: failed ({end})", file=sys.stderr, flush=True)
         left = left[len(ends) :]
     if failed:
         return 1
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    took = {
-        "memory": max(memory, used.ru_maxrss * 1024),
-        "cpu": round(used.ru_utime + used.ru_stime, 3),
-        "warm": sent.warm,
-    }
-    files.write_text(build / bundle.marker, marker_text(bundle.signature, took))
+    files.write_text(build / bundle.marker, marker_text(bundle.signature))
     if own_log:
         (build / own_log).unlink(missing_ok=True)
     return 0

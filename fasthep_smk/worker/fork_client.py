@@ -1,43 +1,37 @@
-"""Hand a job to the fork server and wait for it, with nothing imported in vain.
-
-``python -I -S fork_client.py SOCKET ARGUMENT ...`` ends as the job does. Where no fork server takes
-the job, it becomes a cold one.
-"""
+"""Hand a job to a fork server, and wait for it."""
 
 from __future__ import annotations
 
+import json
 import os
-import signal
 import socket
-import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-TYPE_CHECKING = False  # typing takes longer to import than all of this
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import NoReturn
+from fasthep_smk.storage.job_settings import attempts_of, keep_log, read_requests
+from fasthep_smk.worker.processes import LOG
 
 #: Said to the fork server, in the place of a signal: the job need not end with its client.
 GO_ON = b"\0"
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_CONTAINERS = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 
 
+@dataclass(frozen=True)
 class Request:
     """A job that is asked for: its folder, its arguments, its environment."""
 
-    def __init__(
-        self, folder: bytes, arguments: list[str], variables: Mapping[bytes, bytes]
-    ) -> None:
-        self.folder, self.arguments, self.variables = folder, arguments, variables
+    folder: str
+    arguments: list[str]
+    variables: Mapping[str, str]
 
     def send(self, connection: socket.socket, outputs: Sequence[int]) -> None:
-        """Ask for it: lengths, then all of this; beside it, its standard output and error.
+        """Ask for it, in a line of JSON; beside it, its standard output and error.
 
         Raises:
             OSError: nobody listens.
         """
-        variables = [name + b"=" + value for name, value in self.variables.items()]
-        body = b"\0".join([self.folder, *map(os.fsencode, self.arguments), *variables])
-        data = b"%d %d\n" % (len(body), len(self.arguments)) + body
+        data = json.dumps([self.folder, self.arguments, dict(self.variables)]).encode() + b"\n"
         sent = socket.send_fds(connection, [data], list(outputs))
         if sent < len(data):  # else it may have ended already, and nobody listens
             connection.sendall(data[sent:])
@@ -47,16 +41,15 @@ class Request:
     ) -> int | None:
         """Have the fork server at this socket run it; return the exit status.
 
-        ``begun`` gets the connection when it has begun; it ends when that is closed. ``None``: it
-        was not taken, or the fork server was killed, and the job with it.
+        ``None``: it was not taken, or the fork server was killed, and the job with it.
+
+        Raises:
+            OSError: nobody listens.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            try:
-                connection.connect(server)
-                self.send(connection, outputs)
-                if connection.recv(1) != b"+":
-                    return None
-            except OSError:
+            connection.connect(server)
+            self.send(connection, outputs)
+            if connection.recv(1) != b"+":
                 return None
             begun(connection)
             answer = b""
@@ -65,31 +58,44 @@ class Request:
         return int(answer) if answer.endswith(b"\n") else None
 
 
-def main() -> int:
-    server, *arguments = sys.argv[1:]
+def hand_over(
+    server: str,
+    words: Sequence[str],
+    folder: str,
+    variables: Mapping[str, str],
+    *,
+    begun: Callable[[socket.socket], object] = lambda _: None,
+) -> int | None:
+    """Run a job, and return its exit status; ``None``: it has to be started, perhaps once more.
 
-    def pass_signals_on(connection: socket.socket) -> None:
-        for number in _PASSED_ON:
-            signal.signal(number, lambda number, _: connection.send(bytes([number])))
+    ``server`` is the fork server's socket; ``words`` are what follows ``smk/worker`` in the job's
+    command: its log, attempt, threads, rule and place. ``begun`` gets the connection when the job
+    has begun, which ends with it.
+    """
+    log, attempt, threads, *job = words
+    # ``smk/worker`` takes the Python of a container or of an environment.
+    prefix = variables.get("CONDA_PREFIX")
+    if Path(f"{prefix}.env_setup_done").exists() or any(map(variables.get, _CONTAINERS)):
+        return None
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+    try:
+        if threads != "1" and _cpus(Path(folder), job) > 1:  # else it has those that are idle
+            return None
+        output = os.open(Path(folder, log), flags, 0o666)
+    except (OSError, ValueError, KeyError):
+        return None
+    try:
+        kept = keep_log(Path(folder), log, int(attempt.partition(":")[0]))
+        arguments = ["--attempt", attempt, "--threads", threads, "--", *job]
+        request = Request(folder, arguments, {**variables, LOG: kept})
+        return request.status(server, (output, output), begun)
+    except OSError:
+        return None
+    finally:
+        os.close(output)
 
-    folder = os.getcwdb()  # noqa: PTH109 (pathlib takes longer to import than all of this)
-    status = Request(folder, arguments, os.environb).status(server, (1, 2), pass_signals_on)
-    if status is None:
-        _start_cold(arguments)
-    if status < 0:  # killed by a signal: so are we
-        if -status != signal.SIGKILL:
-            signal.signal(-status, signal.SIG_DFL)
-        os.kill(os.getpid(), -status)
-    return status
 
-
-def _start_cold(arguments: list[str]) -> NoReturn:
-    """Become the job, in a Python of its own."""
-    for number in _PASSED_ON:
-        signal.signal(number, signal.SIG_DFL)
-    command = [sys.executable, "-P", "-m", "fasthep_smk.worker", *arguments]
-    os.execv(sys.executable, command)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _cpus(build: Path, job: Sequence[str]) -> int:
+    """Return how many cpus a job, a rule and its place, asks for."""
+    rule, *place = job
+    return attempts_of(read_requests(build), rule, "/".join(place))[0]["cpus"]

@@ -1,9 +1,8 @@
 """The fork server: jobs are forked from a process that has everything imported.
 
 ``python -m fasthep_smk.worker.fork_server SOCKET LIFELINE OWNER [MODULE ...]`` is started by a run
-on one machine or by a pilot, imports what its jobs would, and listens at a Unix socket.
-``smk/worker``, which Snakemake starts for each job, hands the job over through ``fork_client.py``
-instead of starting a cold Python, and ends with its status.
+on one machine or by a pilot, imports what its jobs would, and listens at a Unix socket. Who would
+start a job there hands it over (``fork_client.py``).
 
 A forked job is as good as a cold one:
 
@@ -26,6 +25,7 @@ however they ended.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import selectors
@@ -46,15 +46,15 @@ from fasthep_smk.worker.series import enter, start, write_to
 
 #: Variables that the interpreter, the C library or a package reads when it starts: what is imported
 #: here has seen them, and a job would not look again. All others a job finds in its environment.
-#: Shells drop some of those (``PS1``, functions), and Snakemake adds some, before a job starts.
+#: Snakemake adds some of those, and a shell may have dropped some, before a job starts.
 _READ_AT_IMPORT = re.compile(
-    rb"(_?PYTHON|LD_|LC_|MALLOC_|TZ|XDG_|OMP_|GOMP_|KMP_|OPENBLAS_|GOTO|MKL_|BLIS_|NVPL_|NUMEXPR_"
-    rb"|NPY_|NUMPY_|SCIPY_|NUMBA_|ARROW_|AWKWARD_|UPROOT_|CRAMJAM_|FSSPEC_|MPL|MATPLOTLIB|PILLOW_"
-    rb"|PYPARSING|HEPFLOW_|FASTHEP_(?!SMK_))\w*"
-    rb"|HOME|LANG(UAGE)?|LOCPATH|GLIBC_TUNABLES|SOURCE_DATE_EPOCH"
+    r"(_?PYTHON|LD_|LC_|MALLOC_|TZ|XDG_|OMP_|GOMP_|KMP_|OPENBLAS_|GOTO|MKL_|BLIS_|NVPL_|NUMEXPR_"
+    r"|NPY_|NUMPY_|SCIPY_|NUMBA_|ARROW_|AWKWARD_|UPROOT_|CRAMJAM_|FSSPEC_|MPL|MATPLOTLIB|PILLOW_"
+    r"|PYPARSING|HEPFLOW_|FASTHEP_(?!SMK_))\w*"
+    r"|HOME|LANG(UAGE)?|LOCPATH|GLIBC_TUNABLES|SOURCE_DATE_EPOCH"
 )
 #: These are one here (``util.processes.ONE_THREAD``); a job that was given more cpus starts cold.
-_THREADS = re.compile(rb"\w+_NUM_THREADS")
+_THREADS = re.compile(r"\w+_NUM_THREADS")
 #: Said by a process whose job is done, and that waits for another one.
 _IS_FREE = b"."
 _MOST = 1_000_000
@@ -81,7 +81,7 @@ class _Process:
 def main() -> int:
     """Import, listen, and fork until the lifeline is closed."""
     path, lifeline, owner, *more = sys.argv[1:]
-    variables = dict(os.environb)  # a module may change them
+    variables = dict(os.environ)  # a module may change them
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the run to handle; jobs hear the client
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(path)
@@ -96,157 +96,207 @@ def main() -> int:
 
 
 def serve(
-    listener: socket.socket,
-    shared: tuple[int, int],
-    variables: Mapping[bytes, bytes],
-    cold: Path,
+    listener: socket.socket, shared: tuple[int, int], variables: Mapping[str, str], cold: Path
 ) -> None:
     """Fork a job for each connection; tell its exit status to the process that asked for it.
 
     ``shared`` are the lifeline, and what keeps the temporary folder. ``variables`` are those that
     the imported modules have seen; ``cold`` is told why a job is not forked.
     """
-    lifeline, _ = shared
-    wake, woken = os.pipe()
-    os.set_blocking(woken, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(woken)
-    forked: dict[int, _Process] = {}
-    later: list[str] = []  # to be imported when there is nothing else to do
+    _Server(listener, shared, variables, cold).serve()
 
-    def close_inherited() -> None:
-        signal.set_wakeup_fd(-1)
-        selector.close()
-        for process in forked.values():
-            process.channel.close()
-            if process.connection is not None:
-                process.connection.close()
-        listener.close()
-        for descriptor in (*shared, wake, woken):
-            os.close(descriptor)
 
-    with selectors.DefaultSelector() as selector:
-        for source in (listener, lifeline, wake):
-            selector.register(source, selectors.EVENT_READ)
+class _Server:
+    def __init__(
+        self,
+        listener: socket.socket,
+        shared: tuple[int, int],
+        variables: Mapping[str, str],
+        cold: Path,
+    ) -> None:
+        self._listener = listener
+        self._shared: tuple[int, ...] = shared
+        self._variables, self._cold = variables, cold
+        self._forked: dict[int, _Process] = {}
+        self._selector = selectors.DefaultSelector()
+
+    def serve(self) -> None:
+        lifeline = self._shared[0]
+        wake, woken = os.pipe()
+        self._shared = (*self._shared, wake, woken)
+        os.set_blocking(woken, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(woken)
+        for source in (self._listener, lifeline, wake):
+            self._selector.register(source, selectors.EVENT_READ)
+        later: list[str] = []  # to be imported when there is nothing else to do
         while True:
-            busy = [process for process in forked.values() if process.connection is not None]
-            ready = selector.select(0 if later else LOOK if busy else None)
+            busy = [process for process in self._forked.values() if process.connection is not None]
+            ready = self._selector.select(0 if later else LOOK if busy else None)
             for process in busy:
                 process.watch.look()
             if not ready and later:
                 import_for_good([later.pop(0)])
             for key, _ in ready:
-                if key.fileobj is listener:
-                    connection, _ = listener.accept()
-                    try:
-                        pid = _start(connection, variables, forked, close_inherited)
-                    except (OSError, ValueError, EOFError) as why:
-                        connection.close()
-                        with contextlib.suppress(OSError), cold.open("a") as stream:
-                            stream.write(f"{why}\n")
-                    else:
-                        selector.register(connection, selectors.EVENT_READ, data=pid)
-                        with contextlib.suppress(KeyError):  # one that was free is there
-                            selector.register(forked[pid].channel, selectors.EVENT_READ, data=pid)
+                if key.fileobj is self._listener:
+                    self._accept()
                 elif key.fileobj == wake:
                     os.read(wake, 4096)
-                    _reap(forked, selector)
-                elif key.fileobj == lifeline:
-                    if os.read(lifeline, 64):
-                        later = list(FOR_PLOTS)
-                        continue
-                    for pid in forked:
+                    self._reap()
+                elif key.fileobj != lifeline:
+                    self._hear(key)
+                elif os.read(lifeline, 64):
+                    later = list(FOR_PLOTS)
+                else:
+                    for pid in self._forked:
                         kill_group(pid)
                     return
-                else:
-                    _hear(key, forked, selector)
 
+    def _accept(self) -> None:
+        """Have a process run the job that is asked for, one that is free or a new one.
 
-def _start(
-    connection: socket.socket,
-    variables: Mapping[bytes, bytes],
-    forked: dict[int, _Process],
-    close_inherited: Callable[[], None],
-) -> int:
-    """Have a process run a job, one that is free or a new one; return which.
-
-    Raises:
-        ValueError, OSError, EOFError: that cannot be done safely, and why; the client then starts
-            it cold.
-    """
-    connection.settimeout(10)
-    request, outputs = _receive(connection)
-    try:
-        if changed := differing(variables, request.variables):
-            raise ValueError(f"{changed} differs from the run's environment")
-        if not has_one_thread():
-            raise ValueError("the fork server runs more than one thread")
-        connection.sendall(b"+")
-        pid = _give(request, outputs, forked) or _fork(
-            connection, request, outputs, forked, close_inherited
-        )
-    finally:
-        for output in outputs:
-            os.close(output)
-    connection.setblocking(False)
-    forked[pid].connection, forked[pid].goes_on = connection, False
-    return pid
-
-
-def _give(request: Request, outputs: list[int], forked: Mapping[int, _Process]) -> int | None:
-    """Give a job to a process that is free and has run one of the same rule; return which.
-
-    Where there is none, one that is free makes way: no more processes are kept than jobs run at a
-    time.
-    """
-    free = {
-        pid: process
-        for pid, process in forked.items()
-        if process.connection is None and not process.stopped
-    }
-    others = []
-    for pid, process in free.items():
-        if _rule(process.request) != _rule(request):
-            others.append(pid)
-            continue
-        process.watch.words.begin()
+        If that cannot be done safely, the client starts the job cold.
+        """
+        connection, _ = self._listener.accept()
+        connection.settimeout(10)
+        outputs: list[int] = []
         try:
-            request.send(process.channel, outputs)
-        except OSError:  # it has been killed
-            _end(pid, process)
-            continue
-        process.request = request
-        return pid
-    for pid in others[:1]:
-        _end(pid, forked[pid])
-    return None
+            request, outputs = _receive(connection)
+            if changed := differing(self._variables, request.variables):
+                raise ValueError(f"{changed} differs from the run's environment")
+            if not has_one_thread():
+                raise ValueError("the fork server runs more than one thread")
+            connection.sendall(b"+")
+            pid = self._give(request, outputs) or self._fork(connection, request, outputs)
+        except (OSError, ValueError, EOFError) as why:
+            connection.close()
+            with contextlib.suppress(OSError), self._cold.open("a") as stream:
+                stream.write(f"{why}\n")
+            return
+        finally:
+            for output in outputs:
+                os.close(output)
+        connection.setblocking(False)
+        process = self._forked[pid]
+        process.connection, process.goes_on = connection, False
+        self._selector.register(connection, selectors.EVENT_READ, data=pid)
 
+    def _give(self, request: Request, outputs: list[int]) -> int | None:
+        """Give a job to a process that is free and has run one of the same rule; return which.
 
-def _end(pid: int, process: _Process) -> None:
-    """Kill a process that is free, and is never so again."""
-    process.stopped = True
-    kill_group(pid)
+        Where there is none, one that is free makes way: no more processes are kept than jobs run
+        at a time.
+        """
+        others = []
+        for pid, process in self._forked.items():
+            if process.connection is not None or process.stopped:
+                continue
+            if _rule(process.request) != _rule(request):
+                others.append(pid)
+                continue
+            process.watch.words.begin()
+            try:
+                request.send(process.channel, outputs)
+            except OSError:  # it has been killed
+                self._end(pid)
+                continue
+            process.request = request
+            return pid
+        for pid in others[:1]:
+            self._end(pid)
+        return None
 
+    def _end(self, pid: int) -> None:
+        """Kill a process that is free, and is never so again."""
+        self._forked[pid].stopped = True
+        kill_group(pid)
 
-def _fork(
-    connection: socket.socket,
-    request: Request,
-    outputs: list[int],
-    forked: dict[int, _Process],
-    close_inherited: Callable[[], None],
-) -> int:
-    ours, its = socket.socketpair()
+    def _fork(self, connection: socket.socket, request: Request, outputs: list[int]) -> int:
+        ours, its = socket.socketpair()
 
-    def close_all() -> None:
-        close_inherited()
-        ours.close()
-        connection.close()  # or who asked would wait for all that the job leaves running
+        def close_inherited() -> None:
+            signal.set_wakeup_fd(-1)
+            self._selector.close()
+            connections = [process.connection for process in self._forked.values()]
+            # Who asked would wait for all that the job leaves running.
+            for one in (ours, connection, *filter(None, connections), self._listener):
+                one.close()
+            for process in self._forked.values():
+                process.channel.close()
+            for descriptor in self._shared:
+                os.close(descriptor)
 
-    watch = start(_jobs(request, outputs, its, close_all))
-    its.close()
-    ours.settimeout(10)
-    forked[watch.pid] = _Process(ours, watch, request)
-    return watch.pid
+        watch = start(_jobs(request, outputs, its, close_inherited))
+        its.close()
+        ours.settimeout(10)
+        self._forked[watch.pid] = _Process(ours, watch, request)
+        self._selector.register(ours, selectors.EVENT_READ, data=watch.pid)
+        return watch.pid
+
+    def _reap(self) -> None:
+        """Tell clients how their jobs ended; kill what these have left running."""
+        while self._forked:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
+                return
+            kill_group(ended.si_pid)
+            pid, status = os.waitpid(ended.si_pid, 0)
+            process = self._forked.pop(pid, None)
+            if process is None:
+                continue
+            if process.connection is not None and _said(process) == _IS_FREE:
+                self._tell(process, 0)  # it died after its job
+            self._forget(process.channel)
+            process.channel.close()
+            if process.connection is None:
+                continue
+            end = process.watch.end(status)
+            if end.is_bad and not process.stopped:
+                with contextlib.suppress(Exception):
+                    _note(process.request, end)
+            self._tell(process, (process.stopped and end.status) or end.of_job)
+
+    def _tell(self, process: _Process, status: int) -> None:
+        """Tell a client how its job has ended."""
+        connection, process.connection = process.connection, None
+        assert connection is not None
+        self._forget(connection)
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(f"{status}\n".encode())
+
+    def _forget(self, source: socket.socket) -> None:
+        """Wait no longer for what this says."""
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(source)
+
+    def _hear(self, key: selectors.SelectorKey) -> None:
+        """Hear that a process is free, or pass a client's signal on; without one, a job ends."""
+        process = self._forked.get(key.data)
+        if process is None:
+            return  # it has just been reaped
+        if key.fileobj is process.channel:
+            if not (message := _said(process)):  # it ends, or has closed what it does not know
+                self._forget(process.channel)
+            if message == _IS_FREE and process.connection is not None:
+                self._tell(process, 0)
+            return
+        if key.fileobj is not process.connection:
+            return
+        try:
+            numbers = process.connection.recv(64)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            numbers = b""
+        if not numbers:
+            # It is told and reaped as usual; until then its silence must not wake us again.
+            self._forget(process.connection)
+        if GO_ON in numbers:
+            process.goes_on = True
+        ends = b"" if process.goes_on else bytes([signal.SIGKILL])
+        for number in numbers.replace(GO_ON, b"") if numbers else ends:
+            process.stopped = True
+            kill_group(key.data, number)
 
 
 def _jobs(
@@ -292,19 +342,14 @@ def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
     data, outputs, _, _ = socket.recv_fds(connection, _MOST, _OUTPUTS)
     if not data:
         raise EOFError
-    head, _, body = data.partition(b"\n")
-    length, count = map(int, head.split())
-    while len(body) < length:
+    while not data.endswith(b"\n"):
         part = connection.recv(_MOST)
         if not part:
             raise ValueError("the request is incomplete")
-        body += part
+        data += part
     if len(outputs) != _OUTPUTS:
         raise ValueError("no output to write to")
-    folder, *rest = body.split(b"\0")
-    variables = [item.partition(b"=") for item in rest[count:]]
-    arguments = [os.fsdecode(item) for item in rest[:count]]
-    return Request(folder, arguments, {name: value for name, _, value in variables}), outputs
+    return Request(*json.loads(data)), outputs
 
 
 def _rule(request: Request) -> str:
@@ -313,7 +358,7 @@ def _rule(request: Request) -> str:
     return words[words.index("--") + 1] if "--" in words else ""
 
 
-def differing(ours: Mapping[bytes, bytes], its: Mapping[bytes, bytes]) -> str:
+def differing(ours: Mapping[str, str], its: Mapping[str, str]) -> str:
     """Return the variables in which a job differs from what was imported here; none: empty."""
     names = [
         name
@@ -322,80 +367,13 @@ def differing(ours: Mapping[bytes, bytes], its: Mapping[bytes, bytes]) -> str:
         and _READ_AT_IMPORT.fullmatch(name)
         and not _THREADS.fullmatch(name)
     ]
-    return ", ".join(name.decode("utf-8", "replace") for name in names)
-
-
-def _reap(forked: dict[int, _Process], selector: selectors.BaseSelector) -> None:
-    """Tell clients how their jobs ended; kill what these have left running."""
-    while forked:
-        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if ended is None:
-            return
-        kill_group(ended.si_pid)
-        pid, status, used = os.wait4(ended.si_pid, 0)
-        process = forked.pop(pid, None)
-        if process is None:
-            continue
-        if process.connection is not None and _said(process) == _IS_FREE:  # it died after its job
-            _tell(process, 0, selector)
-        with contextlib.suppress(KeyError):
-            selector.unregister(process.channel)
-        process.channel.close()
-        if process.connection is None:
-            continue
-        end = process.watch.end(status, used)
-        if end.is_bad and not process.stopped:
-            with contextlib.suppress(Exception):
-                _note(process.request, end)
-        _tell(process, (process.stopped and end.status) or end.of_job, selector)
-
-
-def _tell(process: _Process, status: int, selector: selectors.BaseSelector) -> None:
-    """Tell a client how its job has ended."""
-    connection, process.connection = process.connection, None
-    assert connection is not None
-    with contextlib.suppress(KeyError):
-        selector.unregister(connection)
-    with connection, contextlib.suppress(OSError):
-        connection.sendall(f"{status}\n".encode())
+    return ", ".join(names)
 
 
 def _note(request: Request, end: End) -> None:
     from fasthep_smk.worker.runner import note_end
 
-    note_end(Path(os.fsdecode(request.folder)), request.arguments, end)
-
-
-def _hear(
-    key: selectors.SelectorKey, forked: dict[int, _Process], selector: selectors.BaseSelector
-) -> None:
-    """Hear that a process is free, or pass a client's signal on; without a client a job ends."""
-    process = forked.get(key.data)
-    if process is None:
-        return  # it has just been reaped
-    if key.fileobj is process.channel:
-        if not (message := _said(process)):  # it ends, or has closed what it does not know
-            selector.unregister(process.channel)
-        if message == _IS_FREE and process.connection is not None:
-            _tell(process, 0, selector)
-        return
-    if key.fileobj is not process.connection:
-        return
-    try:
-        numbers = process.connection.recv(64)
-    except (BlockingIOError, InterruptedError):
-        return
-    except OSError:
-        numbers = b""
-    if not numbers:
-        # It is told and reaped as usual; until then its silence must not wake us again.
-        selector.unregister(process.connection)
-    if GO_ON in numbers:
-        process.goes_on = True
-    ends = b"" if process.goes_on else bytes([signal.SIGKILL])
-    for number in numbers.replace(GO_ON, b"") if numbers else ends:
-        process.stopped = True
-        kill_group(key.data, number)
+    note_end(Path(request.folder), request.arguments, end)
 
 
 def _said(process: _Process) -> bytes:

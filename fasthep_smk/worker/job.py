@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ from fasthep_smk.util.names import encode
 
 if TYPE_CHECKING:
     from fasthep_smk.config.credentials import RequirementData
+    from fasthep_smk.storage.job_settings import Launch
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,12 @@ class WorkerJob:
     outside: dict[str, dict[str, str]] = field(default_factory=dict)
     bundle: str | None = None
     marker: str | None = None
+
+    @cached_property
+    def launch(self) -> Launch:
+        """Where the run was started, and what of the user's own runs in jobs."""
+        launch: Launch = json.loads((self.build / layout.RUN).read_text(encoding="utf-8"))
+        return launch
 
     @property
     def rule(self) -> str:

@@ -117,14 +117,12 @@ def _say_what_is_waited_for() -> None:
 class End:
     """How a job's process ended: with which exit status, negative for a signal.
 
-    ``said`` is what it was about to do, ``was_late`` whether it was ended since its time was over,
-    ``memory`` the most that it held, in bytes if known.
+    ``said`` is what it was about to do, ``was_late`` whether it was ended since its time was over.
     """
 
     status: int
     said: Mapping[str, str] = field(default_factory=dict)
     was_late: bool = False
-    memory: int = 0
 
     def __str__(self) -> str:
         return in_words(self.status)
@@ -156,10 +154,9 @@ class Watch:
         kill_group(self.pid, signal.SIGKILL if self._is_late else _LAST_CALL)
         self._is_late = True
 
-    def end(self, status: int, used: resource.struct_rusage) -> End:
-        """Return how the process ended, by what the kernel says of it (``wait4``)."""
-        code = os.waitstatus_to_exitcode(status)
-        return End(code, self.words.heard(), self._is_late, used.ru_maxrss * 1024)
+    def end(self, status: int) -> End:
+        """Return how the process ended, by what the kernel says of it (``waitpid``)."""
+        return End(os.waitstatus_to_exitcode(status), self.words.heard(), self._is_late)
 
 
 def fork() -> Watch | None:
@@ -219,14 +216,14 @@ def wait_for(process: Watch) -> End:
             signal.sigtimedwait([signal.SIGCHLD], LOOK)
             process.look()
         kill_group(process.pid)
-        _, status, used = os.wait4(process.pid, 0)
+        _, status = os.waitpid(process.pid, 0)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for number, handler in before.items():
             signal.signal(number, handler)
     if heard:
         signal.raise_signal(heard[0])
-    return process.end(status, used)
+    return process.end(status)
 
 
 def kill_group(pid: int, number: int = signal.SIGKILL) -> None:

@@ -1,8 +1,11 @@
-"""A partition's job: read what it needs, run the nodes, write what outlives it."""
+"""A partition's job: read what it needs, run the nodes, write what outlives it.
+
+If only a part of its nodes has to run, it adopts what the others made before. That is checked when
+it is read. If anything is not as the translation has found it, the job runs as a whole.
+"""
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -17,16 +20,17 @@ from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.shapes import Key
 from fasthep_smk.flow.summary import relocate
 from fasthep_smk.storage import products, run_records
-from fasthep_smk.storage.hard_links import Shared
-from fasthep_smk.storage.products import Product
-from fasthep_smk.storage.record import Content, Saved, content_of
+from fasthep_smk.storage.record import Content, RunFacts, content_of
 from fasthep_smk.storage.streams import register_behaviours
-from fasthep_smk.storage.task_table import Read
+from fasthep_smk.storage.taken_over import TakenOver
+from fasthep_smk.storage.task_table import Part, Read
+from fasthep_smk.util import files
 from fasthep_smk.util.masking import masked
 from fasthep_smk.worker import cached_streams
+from fasthep_smk.worker.causes import cause_of
 from fasthep_smk.worker.job import WorkerJob, staging
-from fasthep_smk.worker.outside import note_outside
-from fasthep_smk.worker.partial import NotAdoptable, TakenOver, run_part
+from fasthep_smk.worker.limits import MemoryLimit, TimeLimit
+from fasthep_smk.worker.made import save
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, Store
@@ -37,47 +41,68 @@ def run_partition(job: WorkerJob) -> Content:
     plan = plan_files.read_slim(job.plan_file)
     register_behaviours()
     with staging(job) as folder:
-        content = _part(job, plan, folder) if job.entry.part else None
-        return content or _whole(job, plan, folder)
+        if job.entry.part is not None:
+            try:
+                return _run(job, plan, folder, job.entry.part)
+            except Exception as error:
+                if isinstance(cause_of(error), MemoryLimit | TimeLimit | MemoryError):
+                    raise
+                print(f"the whole job runs, not a part: {masked(str(error))}", file=sys.stderr)
+            files.remove(job.folder)  # nothing may be written into shared files
+            for path in folder.iterdir():
+                files.remove(path)
+        return _run(job, plan, folder)
 
 
-def _whole(job: WorkerJob, plan: Plan, folder: Path) -> Content:
-    inputs = _read(job, job.entry.reads)
+def _run(job: WorkerJob, plan: Plan, folder: Path, part: Part | None = None) -> Content:
+    """Run all nodes of a job, or its ``part``.
+
+    Raises:
+        OSError, ValueError, KeyError, SmkError: what the part adopts is not as it was.
+    """
+    taken, nodes, reads = None, job.entry.nodes, job.entry.reads
+    if part is not None:
+        kept = (*job.table.keeps, *job.cached)
+        taken = TakenOver(job.build, part.adopted, job.entry.partition, kept)
+        taken.check()
+        nodes, reads = part.nodes, part.reads
+    inputs = {**_read(job, reads), **(taken.streams if taken else {})}
     session = Session(plan, folder)
     started = time.process_time()
     store, boundary = session.partition(
-        job.entry.nodes, job.entry.partition, inputs, job.entry.file_digest, job.kept
+        nodes, job.entry.partition, inputs, job.entry.file_digest, job.kept
     )
     cpu = time.process_time() - started
-    recorded = session.record(partition=job.entry.partition, boundary=boundary)
-    run = run_records.facts_of(recorded)
-    content = _saved(job, plan, store, str(folder))
+    run = run_records.facts_of(session.record(partition=job.entry.partition, boundary=boundary))
+    content = save(job, plan, store, folder, taken)
     if run_records.is_quiet([run]):  # otherwise it is never told in parts
-        _add(content, cached_streams.keep(job, store, cpu))
-    return content_of(content, relocate([run], str(folder), str(job.build)))
-
-
-def _part(job: WorkerJob, plan: Plan, folder: Path) -> Content | None:
-    """Run what has to; return ``None`` if that is everything."""
-    part = job.entry.part
-    assert part is not None
-    started = time.process_time()
-    try:
-        taken, store, run = run_part(job, plan, folder, _read(job, part.reads))
-        cpu = time.process_time() - started
-        content = _saved(job, plan, {**taken.values, **store}, str(folder), taken)
-    except NotAdoptable as error:
-        shutil.rmtree(job.folder, ignore_errors=True)  # nothing may be written into shared files
-        print(f"the whole job runs, not a part: {masked(str(error))}", file=sys.stderr)
-        return None
-    kept = cached_streams.keep(job, store, cpu)
-    made_anew = {(entry["node"], entry["port"]) for entry, _ in kept}
-    _add(content, [*kept, *taken.cached(made_anew)])
-    job.results.extend(taken.results)
-    job.outside.update(taken.outside)
+        for entry, described in cached_streams.keep(job, store, cpu):
+            content["products"].append(entry)
+            content["files"] |= described
+    if taken is not None:
+        run = _merged(plan, [*taken.runs, run])
     new_record = content_of(content, relocate([run], str(folder), str(job.build)))
-    new_record["ran"], new_record["adopted"] = list(part.nodes), taken.jobs
+    if taken is not None:
+        job.results.extend(taken.results)
+        job.outside.update(taken.outside)
+        new_record["ran"], new_record["adopted"] = list(nodes), taken.jobs
     return new_record
+
+
+def _merged(plan: Plan, runs: list[RunFacts]) -> RunFacts:
+    """Return what was recorded of a job's nodes as if all of them had run at once."""
+    order = {node.id: number for number, node in enumerate(plan.nodes)}
+    joined = runs[-1].copy()
+    joined["boundary"] = sorted(
+        (entry for run in runs for entry in run["boundary"]),
+        key=lambda entry: order.get(entry["node"], len(order)),
+    )
+    joined["operations"] = sorted(
+        (operation for run in runs for operation in run["operations"]),
+        key=lambda operation: order.get(operation.get("node_id", ""), len(order)),
+    )
+    joined["warnings"] = [warning for run in runs for warning in run["warnings"]]
+    return joined
 
 
 def run_side_products(job: WorkerJob) -> Content:
@@ -86,7 +111,7 @@ def run_side_products(job: WorkerJob) -> Content:
     with staging(job) as folder:
         session = Session(plan, folder)
         store, boundary = session.side_products(job.entry.nodes)
-        content = _saved(job, plan, store, str(folder))
+        content = save(job, plan, store, folder)
         run = session.record(boundary=boundary)
         runs = relocate([run_records.facts_of(run)], str(folder), str(job.build))
     return content_of(content, runs)
@@ -126,42 +151,3 @@ def _load(job: WorkerJob, read: Read) -> Mapping[Key, object]:
             return values
         _read_before[name] = dict(values)
     return {key: copy(array) for key, array in _read_before[name].items()}
-
-
-def _saved(
-    job: WorkerJob, plan: Plan, store: Store, stage: str, taken: TakenOver | None = None
-) -> Saved:
-    """Write the job's products; those of earlier jobs that are files of their own are shared."""
-    note_outside(job, plan, store)
-    kept = []
-    for keep in job.table.keeps:
-        key = keep.key
-        if key not in store:
-            continue  # the node does not apply to this dataset
-        kept.append(
-            Product(
-                node=key[0],
-                port=key[1],
-                kind=str(plan.get_node(key[0]).outputs[key[1]]),
-                value=relocate(store[key], stage, str(job.build)),
-                stream_file=keep.file,
-                live=keep.live,
-            )
-        )
-    shared = taken.shared() if taken is not None else []
-    names = {name for _, described in shared for name in described}
-    if names.intersection(product.stream_file or "" for product in kept):
-        raise NotAdoptable("two event streams have the same file name")
-    declared = [name for name in job.table.outputs if name != products.RECORD]
-    adopted = taken.adopted if taken is not None else None
-    content = products.save(job.folder, kept, declared=declared, adopted=adopted)
-    _add(content, shared)
-    order = [keep.key for keep in job.table.keeps]
-    content["products"].sort(key=lambda entry: order.index((entry["node"], entry["port"])))
-    return content
-
-
-def _add(content: Saved, more: Iterable[Shared]) -> None:
-    for entry, described in more:
-        content["products"].append(entry)
-        content["files"] |= described

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 from fasthep_smk.flow.plot_styles import PlotStyles
 from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.summary import relocate
-from fasthep_smk.storage import products, run_records
+from fasthep_smk.storage import failures, run_records
 from fasthep_smk.storage.record import Told
-from fasthep_smk.storage.task_table import Adopted
-from fasthep_smk.util import files
+from fasthep_smk.storage.taken_over import TakenOver
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.processes import die_with_parent
 from fasthep_smk.worker.job import WorkerJob, goal_of
+from fasthep_smk.worker.limits import MemoryLimit, TimeLimit
 from fasthep_smk.worker.processes import FOR_PLOTS, has_one_thread, import_for_good
 
 if TYPE_CHECKING:
@@ -116,8 +116,10 @@ def _apart(
             child = _Child(session, store, folder.with_name(f"{folder.name}.apart"), styles)
             ending.add(_side_by_side(child, folder, left, job.sent.threads))
             left = []
-        except _InTheWay as error:
-            print(f"one after the other: {masked(str(error))}", file=sys.stderr)
+        except (MemoryLimit, TimeLimit, MemoryError):
+            raise
+        except Exception as error:  # also where processes cannot talk to each other
+            print(f"one after the other: {failures.one_line(error)}", file=sys.stderr)
     for node in left:
         styles.apply(node)
         ending.written[node] = _run_here(session, folder, store, node)
@@ -170,33 +172,20 @@ def _said(session: Session) -> tuple[int, JsonObject]:
 
 def _adopted(job: WorkerJob) -> Ending:
     """Return what an earlier job made, if all of it is as the translation has found it."""
-    ending = Ending()
-    for adopted in job.entry.adopted:
-        try:
-            ending.add(_adopted_from(job, adopted))
-        except (OSError, ValueError, KeyError, SmkError) as error:
-            print(f"all plots are made again: {masked(str(error))}", file=sys.stderr)
-            return Ending()
-    return ending
-
-
-def _adopted_from(job: WorkerJob, adopted: Adopted) -> Ending:
-    folder = job.build / adopted.folder
-    record = products.read_record(folder)
-    if record["signature"] != adopted.signature:
-        raise ValueError(f"{adopted.folder} now belongs to another job")
-    for name in adopted.results:
-        if files.described(job.build / name) != record["results"].get(name):
-            raise ValueError(f"{name} was changed")
-    here, there = str(job.build), str(record.get("build") or job.build)
-    own = record["runs"][-1]
-    operations = [item for item in own["operations"] if item.get("node_id") in adopted.nodes]
-    values = products.load(folder, adopted.keys) if adopted.keys else {}
-    return Ending(
-        store={key: relocate(value, there, here) for key, value in values.items()},
-        operations=relocate(operations, there, here),
-        results={node: record["values"][node]["files"] for node in adopted.nodes},
-    )
+    try:
+        taken = TakenOver(job.build, job.entry.adopted, None, ())
+        return Ending(
+            store=taken.streams,
+            operations=[item for run in taken.runs for item in run["operations"]],
+            results={
+                node: record["values"][node]["files"]
+                for record, adopted in zip(taken.records, job.entry.adopted, strict=True)
+                for node in adopted.nodes
+            },
+        )
+    except (OSError, ValueError, KeyError, SmkError) as error:
+        print(f"all plots are made again: {masked(str(error))}", file=sys.stderr)
+        return Ending()
 
 
 # --- one after the other --------------------------------------------------------------------------
@@ -237,13 +226,27 @@ def _side_by_side(child: _Child, folder: Path, nodes: list[str], processes: int)
     """Run nodes in processes of their own, whose files are moved to ``folder``.
 
     Raises:
-        _InTheWay: one failed, or two wrote one file: what they did is forgotten.
+        Exception: one failed, or two wrote one file: what they did is forgotten.
     """
+    # Imported only where they are needed: every job of a run would have them.
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
     if not run_records.are_quiet(child.session.record().hooks):
         raise _InTheWay("a hook counts operations")
+    if "mplhep" in sys.modules:  # once, and not by each of the processes
+        import_for_good(FOR_PLOTS)
+    pool = ProcessPoolExecutor(
+        min(processes, len(nodes)),
+        multiprocessing.get_context("fork"),
+        initializer=_begin,
+        initargs=(child, os.getpid()),
+    )
+    ending = Ending()
     try:
-        ending = Ending()
-        for place, of_node in _forked(child, nodes, processes):
+        if not has_one_thread():
+            raise _InTheWay("the process has threads")
+        for place, of_node in map(pickle.loads, pool.map(_run_there, nodes)):
             if set(_names(of_node)) & set(_names(ending)):
                 raise _InTheWay("two of them have written one file")
             of_node.store = relocate(of_node.store, str(place), str(folder))
@@ -254,50 +257,18 @@ def _side_by_side(child: _Child, folder: Path, nodes: list[str], processes: int)
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (place / name).replace(folder / name)
         return ending
+    except BaseException:
+        # If the job's time is over, no plot is waited for that takes for ever.
+        for process in multiprocessing.active_children():
+            process.kill()
+        raise
     finally:
+        pool.shutdown(cancel_futures=True)
         shutil.rmtree(child.folder, ignore_errors=True)
 
 
 def _names(ending: Ending) -> list[str]:
     return [name for names in ending.written.values() for name in names]
-
-
-def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path, Ending]]:
-    """Return the folder of each node's process, and what the node made."""
-    # Imported only where they are needed: every job of a run would have them.
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-
-    if "mplhep" in sys.modules:  # once, and not by each of the processes
-        import_for_good(FOR_PLOTS)
-    try:
-        pool = ProcessPoolExecutor(
-            min(processes, len(nodes)),
-            multiprocessing.get_context("fork"),
-            initializer=_begin,
-            initargs=(child, os.getpid()),
-        )
-    except (OSError, ImportError, NotImplementedError) as error:  # no memory to share
-        raise _InTheWay(f"processes cannot talk to each other here: {error}") from error
-    try:
-        if not has_one_thread():
-            raise _InTheWay("the process has threads")
-        outcomes = pool.map(_run_there, nodes)  # has forked, and goes on
-        endings = [pickle.loads(outcome) for outcome in outcomes]
-    except BaseException as error:
-        # If the job's time is over, no plot is waited for that takes for ever.
-        for process in multiprocessing.active_children():
-            process.kill()
-        if isinstance(error, BrokenProcessPool):
-            raise _InTheWay("a process was killed") from error
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-    failed = [ending for ending in endings if isinstance(ending, str)]
-    if failed:
-        raise _InTheWay(failed[0])
-    return endings
 
 
 def _begin(child: _Child, parent: int) -> None:
@@ -309,7 +280,11 @@ def _begin(child: _Child, parent: int) -> None:
 
 
 def _run_there(node: str) -> bytes:
-    """Run a node in a forked process; return the pickled outcome, or what went wrong."""
+    """Run a node in a forked process; return its folder and what the node made, pickled.
+
+    Raises:
+        _InTheWay: it failed; the process that runs it again will say how.
+    """
     assert _child is not None, "the process has begun"
     session, store, folder = _child.session, _child.store, _child.folder
     first, before = len(session.record().operations), _said(session)
@@ -317,11 +292,11 @@ def _run_there(node: str) -> bytes:
         _child.styles.apply(node)
         written = _run_here(session, folder, store, node)
         if not _child.styles.are_kept_by(node):
-            return pickle.dumps(f"{node} changes how plots look")
+            raise _InTheWay(f"{node} changes how plots look")
         if _said(session) != before:
-            return pickle.dumps(f"{node} records a warning or resource of the whole job")
+            raise _InTheWay(f"{node} records a warning or resource of the whole job")
         own = {key: value for key, value in store.items() if key[0] == node}
         operations = session.record(replayed=first).operations
         return pickle.dumps((folder, Ending(own, operations, {node: written})))
-    except Exception as error:  # it will be told by the process that runs it again
-        return pickle.dumps(f"{type(error).__name__}: {error}")
+    except Exception as error:
+        raise _InTheWay(failures.one_line(error)) from None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -15,23 +17,49 @@ from fasthep_smk.flow import plan_files, summary
 from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.shapes import Key
 from fasthep_smk.flow.summary import Run, listed, relocate
-from fasthep_smk.storage import layout, missing_report, products
-from fasthep_smk.storage.products import Product
-from fasthep_smk.storage.record import Content, PoolCount, Record, Saved, content_of
+from fasthep_smk.storage import hard_links, missing_report, products
+from fasthep_smk.storage.record import Content, PoolCount, content_of
 from fasthep_smk.storage.run_records import facts_of
 from fasthep_smk.storage.streams import register_behaviours
 from fasthep_smk.storage.task_table import JobEntry, Read, TaskTable
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
-from fasthep_smk.worker.export import export_histograms
 from fasthep_smk.worker.job import WorkerJob, staging
-from fasthep_smk.worker.outside import note_outside
+from fasthep_smk.worker.made import save
 from fasthep_smk.worker.plots import run_end, told
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import MissingPartition, PartitionData, SampleFacts
     from fasthep_smk.flow.shapes import Plan, Store
-    from fasthep_smk.storage.job_settings import Launch
+
+_Value = TypeVar("_Value")
+#: The rule of what is made once, before all partitions.
+_SIDE = "side_products"
+
+
+class _Source:
+    """A job whose products are read; what these refer to lies in the build folder as it is now."""
+
+    def __init__(self, job: WorkerJob, read: Read) -> None:
+        self._folder, self._keys = job.build / read.folder, read.keys
+        record = products.read_record(self._folder)
+        self._here, self._there = str(job.build), str(record.get("build") or job.build)
+        self.record = self._moved(record)
+        self.rule = self.record["rule"]
+        self.runs = self.record["runs"]
+
+    def _moved(self, value: _Value) -> _Value:
+        here, there = self._here, self._there
+        return value if here == there else relocate(value, there, here)
+
+    def all(self) -> Store:
+        return self._moved(products.load(self._folder))
+
+    def wanted(self) -> Store:
+        """Return what is wanted of it; a node may not apply to a dataset."""
+        made = hard_links.entries(self.record)
+        wanted = [key for key in self._keys if key in made]
+        return self._moved(products.load(self._folder, wanted)) if wanted else {}
 
 
 def run_merge(job: WorkerJob) -> Content:
@@ -40,31 +68,29 @@ def run_merge(job: WorkerJob) -> Content:
     register_behaviours()
     _mark_plots(job.entry)
     dataset = str(job.entry.dataset)
-    records = _records(job)
+    sources = [_Source(job, read) for read in job.entry.reads]
+    parts = [source for source in sources if source.rule != _SIDE]
     with staging(job) as folder:
         session = Session(plan, folder)
-        store, runs = _reduce_partitions(session, job, job.entry.reads, dataset, records)
-        for side, record in records.items():
-            if record["rule"] == "side_products":
-                store.update(_load(job, side))
+        store = session.reduce([part.wanted() for part in parts], dataset)
+        for source in sources:
+            if source.rule == _SIDE:
+                store.update(source.all())
         session.dataset_end(dataset, store)
-        own = facts_of(session.record())
+        own = relocate(facts_of(session.record()), str(folder), str(job.build))
         later = {key: value for key, value in store.items() if _is_kept(plan, key)}
-        content = _save(job, plan, later, str(folder))
-        own = relocate(own, str(folder), str(job.build))
+        content = save(job, plan, later, folder)
     # Side products come before all datasets: the end of the run counts them.
-    before = [record for record in records.values() if record["rule"] != "side_products"]
-    new_record = content_of(content, [*map(facts_of, runs), own])
-    new_record["ran_on"] = _places(before, job.place)
+    new_record = content_of(content, [*(run for part in parts for run in part.runs), own])
+    new_record["ran_on"] = _places(parts, job.place)
     return new_record
 
 
 def run_finish(job: WorkerJob) -> Content:
     """Reduce the datasets, write the products and plots, and close the run."""
-    records = _records(job)
-    runs = [Run(**run) for record in records.values() for run in record["runs"]]
-    partitions = _partitions(runs)
-    plan = plan_files.read_slim(job.plan_file, partitions)
+    sources = [_Source(job, read) for read in job.entry.reads]
+    runs = [Run(**run) for source in sources for run in source.runs]
+    plan = plan_files.read_slim(job.plan_file, _partitions(runs))
     register_behaviours()
     _mark_plots(job.entry)
     side: Store = {}
@@ -73,34 +99,32 @@ def run_finish(job: WorkerJob) -> Content:
         session.replay(runs)
         replayed = len(session.recorder.operation_records())
         stores: list[Store] = []
-        by_dataset: dict[str | None, list[Read]] = {}
-        for read in job.entry.reads:
-            record = records[read.folder]
-            if record["rule"] == "side_products":
-                side.update(_load(job, read.folder))
-            elif record["rule"] == "merge":
-                stores.append(_load(job, read.folder))
+        by_dataset: dict[str | None, list[_Source]] = {}
+        for source in sources:
+            if source.rule == _SIDE:
+                side.update(source.all())
+            elif source.rule == "merge":
+                stores.append(source.all())
             else:
-                dataset = record["runs"][0]["partition"]
-                by_dataset.setdefault(dataset["dataset"] if dataset else None, []).append(read)
-        for name, reads in by_dataset.items():
+                partition = source.runs[0]["partition"]
+                name = partition["dataset"] if partition else None
+                by_dataset.setdefault(name, []).append(source)
+        for name, parts in by_dataset.items():
+            made = [part.wanted() for part in parts]
             if name is None:  # a workflow without datasets: its products are final already
-                stores.append({k: v for read in reads for k, v in _available(job, read).items()})
-                continue
-            store, _ = _reduce_partitions(session, job, reads, name, records)
-            stores.append(session.dataset_end(name, {**side, **store}))
-        merged = (
-            stores[0]
-            if None in by_dataset and stores
-            else session.reduce(
-                [{k: v for k, v in store.items() if k not in side} for store in stores], None
-            )
-        )
+                merged = {key: value for store in made for key, value in store.items()}
+            else:
+                store = session.reduce(made, name)
+                stores.append(session.dataset_end(name, {**side, **store}))
+        if None not in by_dataset:
+            own_stores = [{k: v for k, v in store.items() if k not in side} for store in stores]
+            merged = session.reduce(own_stores, None)
         for key, value in side.items():
             merged.setdefault(key, value)
         session.write_products(merged)
-        launch: Launch = json.loads((job.build / layout.RUN).read_text(encoding="utf-8"))
-        export_histograms(folder, launch.get("exports") or ())
+        if formats := job.launch["exports"]:
+            exporter = importlib.import_module("fasthep_smk.contrib.export.histograms")
+            exporter.export_histograms(folder, formats)
         _note_lacking(folder.glob("artifacts/**/manifest.json"), job.entry)
     # The products are in their place now: a plot that fails does not cost them.
     merged = relocate(merged, str(folder), str(job.build))
@@ -119,15 +143,14 @@ def run_finish(job: WorkerJob) -> Content:
         key: value for key, value in merged.items() if plan.get_node(key[0]).role == "sink"
     }
     varied = "variation" in plan.context
-    if not varied:
-        job.results.extend(_write_manifests(session, artifacts, job.build, job.entry))
+    written = [] if varied else _write_manifests(session, artifacts, job.build, job.entry)
     session.run_end()
     own.hooks = session.hooks.usage_summary()["enabled"]
-    content = _save(job, plan, artifacts, str(folder))
-    places = _places(records.values(), job.place)
+    content = save(job, plan, artifacts, folder)
+    places = _places(sources, job.place)
     if not varied:
-        system = job.sent.system
-        job.results.extend(_summarise(plan, job.build, [*runs, own], job.entry, system, places))
+        written += _summarise(plan, job, [*runs, own], job.entry, places)
+    job.results.extend(str(path.relative_to(job.build)) for path in written)
     _sync_in_place(job.build)
     new_record = content_of(content, map(facts_of, [*runs, own]))
     new_record["ran_on"] = places
@@ -141,45 +164,54 @@ def run_publish(job: WorkerJob) -> Content:
     Here ``artifacts/provenance`` lists the artifacts of all variations, and each variation's
     writer manifests lie below its own ``artifacts/<variation>/files``.
     """
-    manifests: list[JsonObject] = []
+    records: dict[str, JsonObject] = {}
     lacking: list[MissingPartition] = []
     sample: SampleFacts | None = None
     table = TaskTable.read(job.build, "finish")
+    artifacts, manifest = job.build / "artifacts", _manifest(job.build)
     for read in job.entry.reads:
-        record = _record(job, read.folder)
-        runs = [Run(**run) for run in record["runs"]]
-        entry = table.jobs[record["key"]]
+        source = _Source(job, read)
+        runs = [Run(**run) for run in source.runs]
+        entry = table.jobs[source.record["key"]]
         plan = plan_files.read_slim(job.build / entry.plan, _partitions(runs))
         session = Session(plan, job.build)
         session.replay(runs)
-        before = _writer_manifests(job.build)
-        written = _write_manifests(session, _load(job, read.folder), job.build, entry)
         variation = str(plan.context["variation"]["name"])
-        job.results.extend(_move_writer_manifests(job.build, variation, before))
-        manifest = _manifest(job.build)
-        if manifest.is_file():
-            manifests.append(json.loads(manifest.read_text(encoding="utf-8")))
-            written += _keep_execution(job.build, variation, manifests[-1], manifests)
-        system, places = job.sent.system, _places([record], job.place)
-        job.results.extend(_summarise(plan, job.build, runs, entry, system, places))
-        job.results.extend(name for name in written if (job.build / name).exists())
+        written = _write_manifests(session, source.all(), job.build, entry)
+        for number, path in enumerate(written):
+            if path.parents[1] == artifacts / "files":  # a writer's
+                written[number] = artifacts / variation / "files" / path.parent.name / path.name
+                written[number].parent.mkdir(parents=True, exist_ok=True)
+                path.replace(written[number])
+                with contextlib.suppress(OSError):  # others may have written there
+                    path.parent.rmdir()
+        if manifest.is_file():  # one for the artifacts of all so far
+            content = json.loads(manifest.read_text(encoding="utf-8"))
+            records |= {record["record"]: record for record in content["records"]}
+            merged = {**content, "records": list(records.values())}
+            files.write_text(manifest, json.dumps(merged, indent=2) + "\n")
+        execution = manifest.with_name("execution.json")
+        if manifest.is_file() and execution.is_file():
+            kept = execution.parent / "variations" / variation / execution.name
+            files.write_text(kept, execution.read_text(encoding="utf-8"))
+            written.append(kept)
+        written += _summarise(plan, job, runs, entry, _places([source], job.place))
+        job.results.extend(str(path.relative_to(job.build)) for path in written if path.exists())
         lacking += [partition for partition in entry.missing if partition not in lacking]
         sample = entry.sample or sample
-    _note_lacking([_manifest(job.build)], replace(job.entry, missing=tuple(lacking), sample=sample))
-    content = products.save(job.folder, [], declared=[])
+    _note_lacking([manifest], replace(job.entry, missing=tuple(lacking), sample=sample))
     _sync_in_place(job.build)
-    return content_of(content, [])
+    return content_of(products.save(job.folder, [], declared=[]), [])
 
 
-def _places(records: Iterable[Record], own: PoolCount) -> list[PoolCount]:
-    """Return where a job and those of some records ran, with those that they reduced."""
+def _places(sources: Iterable[_Source], own: PoolCount) -> list[PoolCount]:
+    """Return where a job and those that it reads ran, with those that they reduced."""
     counts = Counter({(own["system"], own["pool"]): own["jobs"]})
-    for record in records:
-        for count in record.get("ran_on", ()):
+    for record in (source.record for source in sources):
+        system, pool = record.get("system", "local"), str(record["asked"].get("pool") or "")
+        alone: list[PoolCount] = [{"system": system, "pool": pool, "jobs": 1}]
+        for count in record.get("ran_on", alone):
             counts[count["system"], count["pool"]] += count["jobs"]
-        if "ran_on" not in record:
-            system = record.get("system", "local")
-            counts[system, str(record["asked"].get("pool") or "")] += 1
     return [
         {"system": system, "pool": pool, "jobs": jobs}
         for (system, pool), jobs in sorted(counts.items())
@@ -187,18 +219,13 @@ def _places(records: Iterable[Record], own: PoolCount) -> list[PoolCount]:
 
 
 def _summarise(
-    plan: Plan,
-    build: Path,
-    runs: list[Run],
-    entry: JobEntry,
-    system: str,
-    places: list[PoolCount],
-) -> list[str]:
+    plan: Plan, job: WorkerJob, runs: list[Run], entry: JobEntry, places: list[PoolCount]
+) -> list[Path]:
     """Write the summary of a run, its reports, and those on what is amiss; return their paths.
 
-    ``entry`` is that of the finish job in its table. ``system`` is what jobs are sent to now,
-    ``places`` is where they ran.
+    ``entry`` is that of the finish job in its table, ``places`` is where its jobs ran.
     """
+    build = job.build
     compiled = build / "compile"
     variation = plan.context.get("variation")
     if isinstance(variation, dict):
@@ -207,7 +234,7 @@ def _summarise(
         plan,
         build,
         runs=runs,
-        system=system,
+        system=job.sent.system,
         ran_on=places,
         warnings=summary.warnings_of(runs),
         hooks=summary.merged_hooks(runs),
@@ -229,27 +256,29 @@ def _summarise(
             results.append(report)
         else:
             report.unlink(missing_ok=True)
-    results += [path for path in written.reports if build in path.parents and path.is_file()]
-    return [str(path.relative_to(build)) for path in results]
+    return results + [path for path in written.reports if build in path.parents and path.is_file()]
 
 
-def _write_manifests(session: Session, store: Store, build: Path, entry: JobEntry) -> list[str]:
+def _write_manifests(session: Session, store: Store, build: Path, entry: JobEntry) -> list[Path]:
     """Write the manifests of a run and of its writers, with what they lack; return their paths.
 
     Among them are the records of provenance that the run's manifest lists.
     """
-    manifest = _manifest(build)
-    provenance = (manifest, manifest.with_name("execution.json"))
-    before = {**_writer_manifests(build), **_times(provenance)}
+    manifest, before = _manifest(build), _manifests(build)
     session.write_manifests(store, build)
-    after = {**_writer_manifests(build), **_times(provenance)}
-    written = [path for path, time in after.items() if before.get(path) != time]
-    manifests = {path for path in written if path.name == manifest.name}
-    _note_lacking([*manifests, manifest], entry)
+    written = [path for path, time in _manifests(build).items() if before.get(path) != time]
+    _note_lacking({manifest, *(path for path in written if path.name == manifest.name)}, entry)
     if manifest in written:
         content = json.loads(manifest.read_text(encoding="utf-8"))
         written += [build / record["record"] for record in content["records"]]
-    return [str(path.relative_to(build)) for path in written]
+    return written
+
+
+def _manifests(build: Path) -> dict[Path, int]:
+    """Return the manifests of a run, and when they were written."""
+    artifacts = build / "artifacts"
+    found = (*artifacts.glob("files/*/manifest.json"), *artifacts.glob("provenance/*.json"))
+    return {path: path.stat().st_mtime_ns for path in found}
 
 
 def _mark_plots(entry: JobEntry) -> None:
@@ -278,11 +307,6 @@ def _manifest(build: Path) -> Path:
     return build / "artifacts" / "provenance" / "manifest.json"
 
 
-def _times(paths: Iterable[Path]) -> dict[Path, int]:
-    """Return when files were written, of those that are there."""
-    return {path: path.stat().st_mtime_ns for path in paths if path.is_file()}
-
-
 def _sync_in_place(build: Path) -> None:
     """Let what FAST-HEP writes straight into the build reach the disk: manifests and reports."""
     written = [
@@ -292,32 +316,6 @@ def _sync_in_place(build: Path) -> None:
     ]
     files.sync_all(written)
     files.sync_all({path.parent for path in written})
-
-
-def _reduce_partitions(
-    session: Session,
-    job: WorkerJob,
-    reads: Iterable[Read],
-    dataset: str,
-    records: Mapping[str, Record],
-) -> tuple[Store, list[Run]]:
-    stores: list[Store] = []
-    runs: list[Run] = []
-    for read in reads:
-        record = records[read.folder]
-        if record["rule"] == "side_products":
-            continue
-        runs.extend(Run(**run) for run in record["runs"])
-        stores.append(_available(job, read, record))
-    return session.reduce(stores, dataset), runs
-
-
-def _available(job: WorkerJob, read: Read, record: Record | None = None) -> Store:
-    """Load those of the wanted products that the job made (a node may not apply to a dataset)."""
-    record = record or _record(job, read.folder)
-    made = {(entry["node"], entry["port"]) for entry in record["products"]}
-    wanted = [key for key in read.keys if key in made]
-    return _load(job, read.folder, wanted) if wanted else {}
 
 
 def _is_kept(plan: Plan, key: Key) -> bool:
@@ -334,81 +332,6 @@ def _is_kept(plan: Plan, key: Key) -> bool:
     )
 
 
-def _save(job: WorkerJob, plan: Plan, store: Store, stage: str) -> Saved:
-    note_outside(job, plan, store)
-    files_of = {keep.key: keep.file for keep in job.table.keeps}
-    kept = [
-        Product(
-            node=key[0],
-            port=key[1],
-            kind=str(plan.get_node(key[0]).outputs[key[1]]),
-            value=relocate(value, stage, str(job.build)),
-            stream_file=files_of.get(key),
-        )
-        for key, value in store.items()
-    ]
-    declared = [name for name in job.table.outputs if name != products.RECORD]
-    return products.save(job.folder, kept, declared=declared)
-
-
-def _records(job: WorkerJob) -> dict[str, Record]:
-    """Return the records of the jobs that a job reads, by their folders."""
-    return {read.folder: _record(job, read.folder) for read in job.entry.reads}
-
-
-def _record(job: WorkerJob, folder: str) -> Record:
-    """Return another job's record; paths in it are those of the build folder as it is now."""
-    record = products.read_record(job.build / folder)
-    here, there = str(job.build), record.get("build")
-    moved: Record = relocate(record, there, here) if there not in (None, here) else record
-    return moved
-
-
-def _load(job: WorkerJob, folder: str, wanted: Iterable[Key] | None = None) -> Store:
-    """Return products of another job; what they refer to lies in the build folder as it is now."""
-    store: Store = products.load(job.build / folder, wanted)
-    here, there = str(job.build), products.read_record(job.build / folder).get("build")
-    if there in (None, here):
-        return store
-    return {key: relocate(value, there, here) for key, value in store.items()}
-
-
 def _partitions(runs: Iterable[Run]) -> list[PartitionData]:
     by_id = {run.partition["id"]: run.partition for run in runs if run.partition is not None}
     return list(by_id.values())
-
-
-def _writer_manifests(build: Path) -> dict[Path, int]:
-    return _times((build / "artifacts" / "files").glob("*/manifest.json"))
-
-
-def _move_writer_manifests(build: Path, variation: str, before: dict[Path, int]) -> list[str]:
-    """Move what was written into a variation's own folder; return it relative to the build."""
-    moved = []
-    for path, written in _writer_manifests(build).items():
-        if before.get(path) == written:
-            continue
-        goal = build / "artifacts" / variation / "files" / path.parent.name / path.name
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        path.replace(goal)
-        moved.append(str(goal.relative_to(build)))
-        if not any(path.parent.iterdir()):
-            path.parent.rmdir()
-    return moved
-
-
-def _keep_execution(
-    build: Path, variation: str, manifest: JsonObject, manifests: list[JsonObject]
-) -> list[str]:
-    """Keep each variation's execution index, and one manifest with the artifacts of all so far.
-
-    Returns the path of the index.
-    """
-    execution = _manifest(build).with_name("execution.json")
-    kept = execution.parent / "variations" / variation / execution.name
-    if execution.is_file():
-        files.write_text(kept, execution.read_text(encoding="utf-8"))
-    records = {record["record"]: record for written in manifests for record in written["records"]}
-    merged = {**manifest, "records": list(records.values())}
-    files.write_text(_manifest(build), json.dumps(merged, indent=2) + "\n")
-    return [str(kept.relative_to(build))] if execution.is_file() else []

@@ -20,7 +20,7 @@ from typing import IO, NoReturn
 
 from fasthep_smk.util.last_words import say
 from fasthep_smk.worker.job_end import DONE, Before, End, Watch, end_python, fork, wait_for
-from fasthep_smk.worker.limits import count_from_here, peak_memory
+from fasthep_smk.worker.limits import count_from_here
 from fasthep_smk.worker.processes import exit_status
 
 #: Seconds of CPU. After a job that took more, a fork costs little against it, and a process that
@@ -67,11 +67,11 @@ def _run(jobs: Iterable[Callable[[], int]]) -> NoReturn:
         os._exit(status)
 
 
-def enter(folder: bytes | int, variables: Mapping[bytes, bytes]) -> None:
+def enter(folder: str | int, variables: Mapping[str, str]) -> None:
     """Give a job its working folder and its environment."""
     os.chdir(folder)
     os.environ.clear()
-    os.environb.update(variables)
+    os.environ.update(variables)
     tempfile.tempdir = None  # the job's own variables name it
 
 
@@ -97,7 +97,7 @@ def run_series(
     # A pipe would be full at some thousand jobs: it is not read while they run.
     tell = os.memfd_create("ended")
 
-    def run(key: str, folder: int, variables: Mapping[bytes, bytes]) -> int:
+    def run(key: str, folder: int, variables: Mapping[str, str]) -> int:
         say()  # not what the job before has said
         enter(folder, variables)
         with log(key) as stream:
@@ -107,13 +107,13 @@ def run_series(
         return status
 
     def jobs() -> Iterator[Callable[[], int]]:
-        at_start = os.open(".", os.O_RDONLY), dict(os.environb)
+        at_start = os.open(".", os.O_RDONLY), dict(os.environ)
         for number, key in enumerate(keys):
             if number > 0:  # the job before has left its process to this one
-                os.write(tell, b"%d\n" % peak_memory())
+                os.write(tell, b".")
             yield partial(run, key, *at_start)
 
     last = wait_for(start(jobs()))
-    with os.fdopen(tell, "rb") as stream:
-        stream.seek(0)
-        return [*(End(0, {DONE: "0"}, memory=int(peak)) for peak in stream), last]
+    ended = os.fstat(tell).st_size
+    os.close(tell)
+    return [*[End(0, {DONE: "0"})] * ended, last]

@@ -87,22 +87,6 @@ def test_jobs_are_forked_where_temporary_files_have_a_long_path(analysis: Path) 
     assert not list(folder.iterdir())
 
 
-def test_a_variable_that_imports_look_at_makes_jobs_start_cold(analysis: Path) -> None:
-    (analysis / "shells.sh").write_text("export LC_ALL=C.UTF-8 OF_NO_INTEREST=1\n")
-    shells = {"BASH_ENV": str(analysis / "shells.sh"), "LC_ALL": "C"}
-    said = smk("workflow.yaml", "-v", cwd=analysis, **shells)
-    assert "start their own Python: 4 of them: LC_ALL differs from the run's" in said
-    assert starts(analysis) == COLD
-
-
-def test_jobs_that_a_shell_starts_are_forked(analysis: Path) -> None:
-    """It hands them over by a client, with a status like any other."""
-    (analysis / "shells.sh").write_text("export OF_NO_INTEREST=1\n")
-    said = smk("workflow.yaml", "-v", cwd=analysis, BASH_ENV=str(analysis / "shells.sh"))
-    assert "Python of" not in said
-    assert starts(analysis) == FORKED
-
-
 @pytest.mark.long
 def test_no_fork_server_may_be_wanted(analysis: Path) -> None:
     why = f"{FORK_SERVER} is empty"

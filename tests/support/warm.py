@@ -164,10 +164,9 @@ def _run_warm(
     has = dict(os.environ if env is None else env)
     # Where modules are looked for is changed after the fork: no reason to start cold.
     words = [has.pop(_PATH, ""), str(_umask()), *words]
-    variables = [os.fsencode(name) + b"=" + os.fsencode(value) for name, value in has.items()]
-    folder = os.fsencode(Path(cwd).absolute())
-    body = b"\0".join([folder, *map(os.fsencode, words), *variables])
-    data = b"%d %d\n" % (len(body), len(words)) + body
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in has.items()}
+    words = list(map(os.fsdecode, words))
+    data = json.dumps([str(Path(cwd).absolute()), words, variables]).encode() + b"\n"
     texts = ["", ""]
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(str(_server()))
@@ -296,7 +295,7 @@ def _serve() -> None:
 
     path, lifeline = Path(sys.argv[1]), int(sys.argv[2])
     os.environ.pop(_PATH, None)
-    variables = dict(os.environb)
+    variables = dict(os.environ)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen(8)

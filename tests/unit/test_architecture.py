@@ -27,6 +27,7 @@ NAMED_BELOW = {
     ("fasthep_smk.cli.main", "fasthep_smk.contrib.report.command"),
     ("fasthep_smk.run.report_page", "fasthep_smk.contrib.report"),
     ("fasthep_smk.cli.main", "fasthep_smk.contrib.pack.command"),
+    ("fasthep_smk.worker.reduction", "fasthep_smk.contrib.export.histograms"),
     ("fasthep_smk.transfer.setup", "fasthep_smk.contrib.pack.build"),
     ("fasthep_smk.executors.start", "fasthep_smk.contrib.pilots.executor"),
     ("fasthep_smk.translate.placement", "fasthep_smk.contrib.pilots.crews"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fasthep_smk.storage import layout
 from fasthep_smk.util.processes import signal_at_parents_end
-from fasthep_smk.worker.to_fork_server import hand_over
+from fasthep_smk.worker.fork_client import hand_over
 
 #: Parsl's names for the number of this process in its pilot, and for how many there are.
 _RANK, _COUNT = "PARSL_WORKER_RANK", "PARSL_WORKER_COUNT"

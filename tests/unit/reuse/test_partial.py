@@ -20,7 +20,8 @@ from fasthep_smk.storage import hard_links, products, run_records
 from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.products import Product
 from fasthep_smk.storage.task_table import Kept
-from fasthep_smk.worker import cached_streams, partial
+from fasthep_smk.worker import cached_streams
+from fasthep_smk.worker import partition as partition_job
 from fasthep_smk.worker.job import Sent, WorkerJob
 from tests.support import tables
 from tests.unit.plan.test_jobs import SIM, partition, rules_of
@@ -298,7 +299,7 @@ def run(*nodes: str, **more: Any) -> dict[str, Any]:
 class TestRecords:
     def test_parts_are_told_in_the_order_of_the_plan(self) -> None:
         earlier, now = run(READ, A, HB), run(HA, warnings=[{"text": "new"}])
-        assert partial._merged(PLAN.plan, [earlier, now]) == run(
+        assert partition_job._merged(PLAN.plan, [earlier, now]) == run(
             READ, A, HA, HB, warnings=[{"text": "new"}]
         )
 

@@ -20,7 +20,7 @@ def job(tmp_path: Path) -> Path:
     """A build folder with the script of jobs, and a Python that notes how it was started."""
     for folder in ("smk", "debug", "env/bin"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "smk/worker").write_text(worker_script(()))
+    (tmp_path / "smk/worker").write_text(worker_script())
     python = tmp_path / "env/bin/python3"
     python.write_text(STAND_IN)
     python.chmod(0o755)

@@ -240,7 +240,7 @@ class TestNodesAtTheEnd:
     @pytest.mark.parametrize(
         ("does", "says"),
         [
-            (killed, "a process was killed"),
+            (killed, "terminated abruptly"),
             (fails, "ValueError: no such colour"),
             (write("index.html"), "two of them have written one file"),
             (paints, "b changes how plots look"),

@@ -70,7 +70,6 @@ def says(text: str, status: int = 0) -> Job:
 def test_small_jobs_share_a_process_and_have_logs_of_their_own() -> None:
     found = series(one=says("first"), two=says("second"), three=says("third"))
     assert [ended.status for ended in found.values()] == [0, 0, 0]
-    assert all(ended.memory > 1e6 for ended in found.values())
     assert Path("two.log").read_text() == "second\n"
     assert starts() == ["one"]
 

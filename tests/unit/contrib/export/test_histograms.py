@@ -13,8 +13,8 @@ import uhi.io.json
 import uproot
 from boost_histogram.serialization import from_uhi
 
+from fasthep_smk.contrib.export.histograms import export_histograms
 from fasthep_smk.util.errors import SmkError
-from fasthep_smk.worker.export import export_histograms
 from tests.support.histograms import same_histogram
 
 X = hist.axis.Regular(4, 0, 2, name="x", label="met [GeV]")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,15 +31,12 @@ _MOST_INTEGERS = 100_000
 _OTHER = "_other"
 
 
-def export_histograms(folder: Path, formats: Iterable[str]) -> None:
+def export_histograms(folder: Path, formats: Sequence[str]) -> None:
     """Write each histogram below ``folder`` once more in each of the formats, beside itself.
 
     Raises:
         SmkError: ROOT cannot hold one of them; its name is told.
     """
-    formats = list(formats)
-    if not formats:
-        return
     for path in sorted(folder.glob("artifacts/**/histograms/*.pkl")):
         histogram = pickle.loads(path.read_bytes())  # this job has just written it
         name = path.name.removesuffix(".pkl")
