@@ -87,3 +87,19 @@ def _lay(
         elif value is not None:
             onto[key] = list(value) if isinstance(value, list) else value
             merged.origins[here] = layer
+
+
+def entries(layers: Iterable[Layer], section: str) -> dict[str, list[Layer]]:
+    """Return the entries of a section by their names, each with its layers, weakest first.
+
+    A ``null`` takes weaker ones away; where there are none, it is an entry that says nothing.
+    """
+    by_name: dict[str, list[Layer]] = {}
+    for layer in layers:
+        for name, content in (layer.content.get(section) or {}).items():
+            if content is None and name in by_name:
+                del by_name[name]
+            else:
+                entry = Layer(layer.file, layer.key_at((section, name)), content or {})
+                by_name.setdefault(name, []).append(entry)
+    return by_name

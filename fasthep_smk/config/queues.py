@@ -154,38 +154,25 @@ def too_large(
     is_said = any(options.get(key) for key in unless)
     if not queues or is_said or _choice(queues, asked) is not None:
         return None
-    name = next((amount for amount in _AMOUNTS if _excess(amount, asked, queues)), None)
     kind = option.removesuffix("s")
-    hint = f"ask for less, or add a larger {kind} to config.{system}.{option}"
-    if name is None:  # each amount is somewhere, and all of them nowhere
-        requested = ", ".join(
-            f"{amount} {asked.shown(amount)}" for amount in _AMOUNTS if getattr(asked, amount)
-        )
-        return Finding(
-            key=attempt.place("config.walltime"),
-            problem=f"pool {attempt.pool!r} asks for more than any single {kind} has",
-            value=requested,
-            expected=f"at most what one of these has: {'; '.join(map(Queue.shown, queues))}",
-            hint=hint,
-        )
-    largest = max(queues, key=lambda queue: queue.limits[name])
-    most, where = largest.limits[name], f" ({largest.name})"
-    return larger_than(attempt, name, most, f"any {kind}", hint, where=where)
+    requested = ", ".join(
+        f"{amount} {asked.shown(amount)}" for amount in _AMOUNTS if getattr(asked, amount)
+    )
+    return Finding(
+        key=attempt.place("config.walltime"),
+        problem=f"pool {attempt.pool!r} asks for more than any single {kind} has",
+        value=requested,
+        expected=f"at most what one of these has: {'; '.join(map(Queue.shown, queues))}",
+        hint=f"ask for less, or add a larger {kind} to config.{system}.{option}",
+    )
 
 
-def larger_than(
-    attempt: Attempt, name: str, most: int, what: str, hint: str, *, where: str = ""
-) -> Finding:
+def larger_than(attempt: Attempt, name: str, most: int, what: str, hint: str) -> Finding:
     """Return that an attempt asks for more of an amount than the ``most`` that something has."""
     return Finding(
         key=attempt.place(leaf_of(name)),
         problem=f"pool {attempt.pool!r} asks for more than {what} has",
         value=f"{name}: {attempt.request.shown(name)}",
-        expected=f"at most {ResourceRequest(**{name: most}).shown(name)}{where}",
+        expected=f"at most {ResourceRequest(**{name: most}).shown(name)}",
         hint=hint,
     )
-
-
-def _excess(name: str, asked: ResourceRequest, queues: Sequence[Queue]) -> bool:
-    limits = [queue.limits[name] for queue in queues if name in queue.limits]
-    return len(limits) == len(queues) and (getattr(asked, name) or 0) > max(limits)

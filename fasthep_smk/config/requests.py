@@ -10,6 +10,8 @@ from fasthep_smk.util.units import format_bytes, format_duration
 
 #: The systems that we know; a profile may name any other executor of Snakemake's.
 SYSTEMS = ("local", "slurm", "htcondor")
+#: What a job may ask for.
+AMOUNTS = ("cpus", "memory", "disk", "gpus", "walltime")
 #: Among the origins of an attempt's settings: who says up to how much its memory may grow.
 GROWS_TO = "grows to"
 

@@ -53,8 +53,8 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
-def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[str]]:
-    """Return what layers say, merged and read, with what cannot be read and what is odd."""
+def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding]]:
+    """Return what layers say, merged and read, with what cannot be read."""
     merged = merge(own for layer in layers for own in _in_each_systems_words(layer))
     read = _Reader(merged)
     request = ResourceRequest(
@@ -80,7 +80,7 @@ def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[
         options={system: dict(merged.get("config", system) or {}) for system in _OPTIONS},
         origins={".".join(leaf): layer.place(leaf) for leaf, layer in merged.origins.items()},
     )
-    return settings, read.findings, _warnings(merged)
+    return settings, read.findings
 
 
 def _in_each_systems_words(layer: Layer) -> Iterator[Layer]:
@@ -130,26 +130,6 @@ def _pilot(read: _Reader, value: object) -> Pilot | None:
         tasks=read(units.parse_count, "config", "pilot", "tasks") or 1,
         walltime=read(units.parse_duration, "config", "pilot", "walltime"),
     )
-
-
-def _warnings(merged: Merged) -> list[str]:
-    warnings: list[str] = []
-    walltime = merged.get("config", "walltime")
-    origin = merged.origin("config", "walltime")
-    if type(walltime) is int and origin is not None and walltime > 0:
-        warnings.append(
-            f"{origin.place(('config', 'walltime'))}: {walltime} is read as seconds, that is "
-            f"{units.format_duration(walltime)}. YAML reads 12:00:00 without quotes as a number, "
-            "so put quotes around times"
-        )
-    for key in merged.get("config") or {}:
-        layer = merged.origin("config", key)
-        if not (key in CONFIG_KEYS or key.startswith("x-") or layer is None):
-            warnings.append(
-                f"{layer.place(('config', key))}: this setting of Dask has no effect here, "
-                "because Snakemake schedules the jobs"
-            )
-    return warnings
 
 
 def _count_or_none(value: object) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fasthep_smk.config.environment import Environment
-from fasthep_smk.util.documents import YamlMapping
+from fasthep_smk.config.layers import Merged
 from fasthep_smk.util.errors import Finding
 
 #: Where jobs can be sent what they need.
@@ -37,22 +37,15 @@ class Staging:
         return self.transfers and system != "local"
 
 
-def read_staging(said: Iterable[tuple[str, YamlMapping | None]]) -> Staging:
-    """Return how files reach jobs.
-
-    ``said`` are files with what stands there, as the schema wants it; a later one wins, key by key.
-    """
-    staging = Staging()
-    for file, section in said:
-        if section:
-            shared = section.get("shared")
-            staging = Staging(
-                str(section.get("mode") or staging.mode),
-                staging.shared if shared is None else tuple(map(str, shared)),
-                section.get("folder") or staging.folder,
-                file if section.get("mode") else staging.file,
-            )
-    return staging
+def read_staging(merged: Merged) -> Staging:
+    """Return how files reach jobs, by what a site and a workflow say together."""
+    mode = merged.origin("staging", "mode")
+    return Staging(
+        merged.get("staging", "mode") or "shared",
+        tuple(merged.get("staging", "shared") or ()),
+        merged.get("staging", "folder"),
+        mode.file if mode else "",
+    )
 
 
 def staging_findings(

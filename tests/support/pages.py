@@ -248,12 +248,11 @@ def _in_yaml(text: str, part: str) -> Iterator[str]:
     except yaml.YAMLError as error:
         yield str(error)
         return
-    where = schema.LANGUAGE if schema.holds(part or "workflow", schema.LANGUAGE) else None
-    if where is None and not schema.holds(part, schema.EXECUTION):
+    name = part or "workflow"
+    if not schema.holds(name):
         yield f"there is no part {part!r} of a schema"
         return
-    name = part or "workflow"
-    for one in schema.findings_of(content, name, file="", schema=where or schema.EXECUTION):
+    for one in schema.findings_of(content, name, file=""):
         top = not re.search(r"[.\[]", one.key or "")
         if not (name == "workflow" and top and one.problem == "is missing"):
             yield str(one)
