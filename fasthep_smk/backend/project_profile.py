@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.flow.profiles import expanded
@@ -30,17 +29,8 @@ includes:
 """
 
 
-@dataclass(frozen=True)
-class Enabled:
-    """The file, whether it was written now, and profiles of the project that do not lead to it."""
-
-    path: Path
-    written: bool
-    apart: list[str]
-
-
-def enable(folder: Path) -> Enabled:
-    """Write the profile into a project.
+def enable(folder: Path) -> tuple[Path, bool]:
+    """Write the profile into a project; return its path, and whether it was written now.
 
     Raises:
         Findings: there is no such folder, or a file of the user's is in the place.
@@ -56,7 +46,7 @@ def enable(folder: Path) -> Enabled:
     there = _content(path)
     if there is not None and there != _TEXT:
         if _OURS in expanded(["registry"], folder):
-            return Enabled(path, False, _apart(folder))
+            return path, False
         raise Findings.one(
             "this is a profile of your own: fasthep-smk has not changed it",
             file=str(path),
@@ -65,7 +55,7 @@ def enable(folder: Path) -> Enabled:
     if there is None:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_text(path, _TEXT)
-    return Enabled(path, there is None, _apart(folder))
+    return path, there is None
 
 
 def disable(folder: Path) -> Path | None:
@@ -99,9 +89,3 @@ def _content(path: Path) -> str | None:
     if path.is_symlink() or not path.is_file():
         return ""
     return path.read_text(encoding="utf-8", errors="replace")
-
-
-def _apart(folder: Path) -> list[str]:
-    """Return the profiles of a project that do not lead to the backend."""
-    names = sorted(path.stem for path in (folder / PATH).parent.glob("*.yaml"))
-    return [name for name in names if _OURS not in expanded([name], folder)]

@@ -42,13 +42,8 @@ def do_init(options: argparse.Namespace) -> int:
 
 def do_enable(options: argparse.Namespace) -> int:
     """Write the profile of a project, and say how FAST-HEP uses it."""
-    enabled = project_profile.enable(options.folder)
-    print(f"{'written' if enabled.written else 'there already'}: {enabled.path}")
-    for name in enabled.apart:
-        print(
-            f"note: your profile {name} does not include the profile registry. Add 'registry' to "
-            f"its includes. Otherwise, workflows that use {name} do not find the backend snakemake"
-        )
+    path, written = project_profile.enable(options.folder)
+    print(f"{'written' if written else 'there already'}: {path}")
     print("fasthep run workflow.yaml --outdir build --backend snakemake --strategy local")
     return 0
 

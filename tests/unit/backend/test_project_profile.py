@@ -23,8 +23,8 @@ def test_each_profile_of_fasthep_leads_to_the_backend(name: str, tmp_path: Path)
 
 
 def test_enabling_twice_and_disabling_leaves_nothing(tmp_path: Path) -> None:
-    assert enable(tmp_path).written
-    assert not enable(tmp_path).written
+    assert enable(tmp_path) == (tmp_path / PATH, True)
+    assert enable(tmp_path) == (tmp_path / PATH, False)
     assert disable(tmp_path) == tmp_path / PATH
     assert list(tmp_path.iterdir()) == []
     assert disable(tmp_path) is None
@@ -34,7 +34,7 @@ def test_what_else_is_there_stays(tmp_path: Path) -> None:
     own = tmp_path / ".hepflow/profiles/mine.yaml"
     own.parent.mkdir(parents=True)
     own.write_text("registry: {}\n")
-    assert enable(tmp_path).apart == ["mine"]
+    enable(tmp_path)
     disable(tmp_path)
     assert own.read_text() == "registry: {}\n"
 
@@ -48,7 +48,7 @@ def test_a_registry_of_the_users_is_refused_with_the_lines_to_add(tmp_path: Path
     with pytest.raises(Findings, match="is not removed, because somebody has edited it"):
         disable(tmp_path)
     (own.parent / "mine.yaml").write_text(f"includes: ['{OURS}']\n")
-    assert not enable(tmp_path).written, "it leads there already"
+    assert enable(tmp_path) == (own, False), "it leads there already"
     assert own.read_text() == "includes: ['hepflow:registry', mine]\n"
 
 
