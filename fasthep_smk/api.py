@@ -19,7 +19,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.cli.parser import names_of_options
 from fasthep_smk.storage import last_run
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
@@ -70,8 +69,9 @@ def run(
     What the command prints goes to standard error.
 
     Raises:
-        TypeError: there is no such option, or it has no such value.
-        RunFailed: the workflow is wrong, or jobs failed; the message is what the command said.
+        TypeError: an option has no such value.
+        RunFailed: an option or the workflow is wrong, or jobs failed; the message is what the
+            command said.
         FileNotFoundError: there is no folder ``cwd``.
     """
     if isinstance(snakemake, str):
@@ -95,8 +95,7 @@ def translate(
     ``options`` and ``cwd`` are as for :func:`run`.
 
     Raises:
-        TypeError: there is no such option.
-        RunFailed: the workflow is wrong; the message is what the command said.
+        RunFailed: an option or the workflow is wrong; the message is what the command said.
     """
     build = _build(options, cwd)
     _call("translate", workflow, options, cwd)
@@ -277,8 +276,8 @@ def _call(
 ) -> None:
     name = os.fspath(workflow)
     name = os.path.join(".", name) if name.startswith("-") else name  # noqa: PTH118
-    words = [*_words(command, options), name, *extra]
-    whole = [sys.executable, "-P", "-m", "fasthep_smk", command, *words]
+    words = [command, *_words(options), name, *extra]
+    whole = [sys.executable, "-P", "-m", "fasthep_smk", *words]
     lines: list[str] = []
     # In a group of its own, it hears of Ctrl-C once: from here. A second one would kill its jobs.
     with subprocess.Popen(
@@ -322,22 +321,15 @@ def _last_message(lines: list[str]) -> str:
     return message.strip() or "".join(lines[-1:]).strip()
 
 
-def _words(command: str, options: Mapping[str, object]) -> list[str]:
+def _words(options: Mapping[str, object]) -> list[str]:
     """Return options as words of a command line."""
-    by_name = names_of_options(command)
     words: list[str] = []
     for name, value in options.items():
-        if name not in by_name:
-            close = nearest(name, by_name)
-            hint = f"; did you mean {close!r}?" if close else ""
-            raise TypeError(f"fasthep-smk {command} has no option {name!r}{hint}")
-        if value is None or value is False:
-            continue
-        values: list[object] = [value]
+        option = f"--{name.replace('_', '-')}"
+        values: list[object] = [] if value is None or value is False else [value]
         if isinstance(value, Iterable) and not isinstance(value, str | bytes | os.PathLike):
             if name not in _SEVERAL:
                 raise TypeError(f"{name} takes one value, not {value!r}")
             values = list(value)
-        for entry in values:
-            words += [by_name[name]] if entry is True else [f"{by_name[name]}={entry}"]
+        words += [option if entry is True else f"{option}={entry}" for entry in values]
     return words

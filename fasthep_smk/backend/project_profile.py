@@ -7,14 +7,12 @@ ours, adds the backend to each of them, and no workflow changes.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 
 from fasthep_smk.flow.profiles import expanded
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
-from fasthep_smk.util.names import shell
 
 #: Relative to the project's folder.
 PATH = Path(".hepflow", "profiles", "registry.yaml")
@@ -22,7 +20,7 @@ _OURS = "fasthep_smk:registry"
 _TEXT = f"""\
 # With this file, "fasthep run --backend snakemake" finds fasthep-smk. The file takes the place of
 # FAST-HEP's profile "registry", which the profiles "basic", "hep" and "hep_debug" include.
-# "fasthep-smk enable" wrote this file. "fasthep-smk disable" removes it, unless you edit it.
+# "fasthep-smk enable" wrote this file. To undo this, delete the file.
 includes:
   - hepflow:registry
   - {_OURS}
@@ -56,30 +54,6 @@ def enable(folder: Path) -> tuple[Path, bool]:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_text(path, _TEXT)
     return path, there is None
-
-
-def disable(folder: Path) -> Path | None:
-    """Remove what :func:`enable` has written; return which file that was.
-
-    Raises:
-        Findings: the file was edited since, or is another one.
-    """
-    path = folder / PATH
-    there = _content(path)
-    if there is None:
-        return None
-    if there != _TEXT:
-        raise Findings.one(
-            "is not removed, because somebody has edited it or 'enable' did not write it",
-            file=str(path),
-            hint=f"if you do not need this file: {shell(['rm', path])}; otherwise remove {_OURS} "
-            "from its includes",
-        )
-    path.unlink()
-    for empty in (path.parent, path.parent.parent):
-        with contextlib.suppress(OSError):  # something else is in it
-            empty.rmdir()
-    return path
 
 
 def _content(path: Path) -> str | None:

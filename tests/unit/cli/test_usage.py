@@ -14,7 +14,7 @@ import pytest
 
 from fasthep_smk.cli import main as command
 from fasthep_smk.cli.main import main
-from fasthep_smk.cli.parser import make_parser, names_of_options, parse
+from fasthep_smk.cli.parser import make_parser, parse
 from fasthep_smk.cli.usage import subcommands
 from fasthep_smk.config.schema import bundled
 
@@ -84,11 +84,6 @@ def test_a_file_with_the_name_of_no_command_is_a_workflow(folder: Path) -> None:
 def test_values(words: list[str], expected: dict[str, object]) -> None:
     options = parse(["w.yaml", *words])
     assert {name: getattr(options, name) for name in expected} == expected
-
-
-def test_from_python_an_option_has_one_name() -> None:
-    found = names_of_options("run")
-    assert (found["jobs"], found["chunk_size"]) == ("--jobs", "--chunk-size")
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
