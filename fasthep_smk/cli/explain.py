@@ -60,15 +60,6 @@ def as_data(placed: Placed) -> dict[str, object]:
         "sample": placed.sample.as_data() if placed.sample else None,
         "rules": [_rule(rule, placed) for rule in placed.rules],
         "pools": [_pool(pool, count) for pool, count in _pools(placed)],
-        "pilots": [
-            {
-                "pool": crew.attempt.pool,
-                "most": crew.most,
-                "tasks": crew.tasks,
-                **asdict(crew.attempt.request),
-            }
-            for crew in _crews(placed)
-        ],
         "warnings": placed.warnings,
     }
 
@@ -103,7 +94,7 @@ def as_text(placed: Placed) -> str:
             *(f"no {name} requested (-): {text}" for name, text in _unsaid(placed).items()),
         ],
         ["Pilots (batch jobs that run one job after another):", *map(_pilot, crews)]
-        if (crews := _crews(placed))
+        if (crews := placement.crews.by_name.values() if placement.crews else ())
         else [],
         [
             "The stages of each rule, and why the rule uses its pool:",
@@ -211,11 +202,6 @@ def _pool(pool: Pool, jobs: int) -> dict[str, object]:
         "jobs": jobs,
         "origins": dict(settings.origins),
     }
-
-
-def _crews(placed: Placed) -> list[Crew]:
-    crews = placed.placement.crews
-    return list(crews.by_name.values()) if crews else []
 
 
 def _pilot(crew: Crew) -> str:

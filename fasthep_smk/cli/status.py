@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -87,18 +87,13 @@ def look(folder: Path, *, verify: bool = False) -> Status:
     """
     build = find_build(folder)
     run = run_lock.holder(build)
-    jobs = read_jobs(build)
-    notes = {(note.rule, note.key): note for note in failures.read_all(build)}
-    states = {
-        job.folder: state_of(is_done(build, job), notes.get((job.rule, job.key)), run)
-        for job in jobs
-    }
+    jobs, states, failed = states_of(build, run, failures.read_all(build))
     disk = survey(build, jobs, done=[path for path, state in states.items() if state == "done"])
     return Status(
         build=build,
         jobs=jobs,
         states=states,
-        failed=[notes[job.rule, job.key] for job in jobs if states[job.folder] == "failed"],
+        failed=failed,
         run=run,
         disk=disk,
         freeable=freed_by(cleanable(disk) if jobs and run is None else {}),
@@ -106,6 +101,19 @@ def look(folder: Path, *, verify: bool = False) -> Status:
         queue=find(build),
         moved=_moved(build, [job for job in jobs if states[job.folder] == "done"]),
     )
+
+
+def states_of(
+    build: Path, run: Holder | None, notes: Iterable[failures.Failure]
+) -> tuple[list[TaskJob], dict[str, State], list[failures.Failure]]:
+    """Return the jobs of a build folder, their states by folder, and the notes of failed ones."""
+    jobs, by_job = read_jobs(build), {(note.rule, note.key): note for note in notes}
+    states = {
+        job.folder: state_of(is_done(build, job), by_job.get((job.rule, job.key)), run)
+        for job in jobs
+    }
+    failed = [by_job[job.rule, job.key] for job in jobs if states[job.folder] == "failed"]
+    return jobs, states, failed
 
 
 def _moved(build: Path, done: list[TaskJob]) -> Counter[tuple[str, str, str]]:

@@ -217,16 +217,10 @@ def _notices(own: YamlMapping, workflow: str) -> Iterator[str]:
             f"{workflow}: execution.backend: {backend!r} is not used here, because Snakemake "
             "schedules the jobs"
         )
+    # Those of Dask, too, are no slips of ours.
     known = schema.load("config")["$defs"]["config"]["properties"]
-    ours = (*CONFIG_KEYS, "workers", "n_workers")
-    dask = [key for key in own.get("config") or {} if key in known and key not in ours]
     for key in own.get("config") or {}:
         if key not in known and (close := nearest(key, CONFIG_KEYS)):
             yield (
                 f"{workflow}: execution.config: {key!r} has no effect here: did you mean {close!r}?"
             )
-    if dask:
-        yield (
-            f"{workflow}: execution.config: these settings of Dask have no effect here: "
-            f"{', '.join(dask)}"
-        )

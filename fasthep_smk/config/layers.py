@@ -20,15 +20,12 @@ Path = tuple[str, ...]
 class Layer:
     """Settings that stand at ``key`` of ``file``.
 
-    ``content`` may be wrapped to fit its place among the settings of a pool: the first ``wrapped``
-    keys of a path are then not in the file. ``renamed`` has the path in the file of a value whose
-    path in ``content`` is another.
+    ``renamed`` has the path in the file of a value whose path in ``content`` is another.
     """
 
     file: str
     key: str
     content: YamlMapping
-    wrapped: int = 0
     renamed: Mapping[Path, Path] = field(default_factory=dict)
 
     def place(self, path: Path = ()) -> str:
@@ -37,7 +34,7 @@ class Layer:
 
     def key_at(self, path: Path = ()) -> str:
         """Return the key of a value in its file."""
-        return key_of(self.key, self.renamed.get(path, path)[self.wrapped :])
+        return key_of(self.key, self.renamed.get(path, path))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from fasthep_smk.config.layers import Layer, entries
 from fasthep_smk.config.settings import CONFIG_KEYS, Settings, settings_of
 from fasthep_smk.config.site import Site
 from fasthep_smk.util.errors import Finding, not_among
-from fasthep_smk.util.yaml_values import key_of
 
 DEFAULT_POOL = "default"
 
@@ -64,7 +63,7 @@ class _Maker:
         self._own = entries(layers, "pools")
         # What has a kind is an input file of FAST-HEP's, not a class.
         self._classes = {
-            name: [Layer(item.file, item.key, {"resources": item.content}, 1) for item in items]
+            name: list(map(_as_resources, items))
             for name, items in entries(layers, "resources").items()
             if not any("kind" in item.content for item in items)
         }
@@ -88,7 +87,7 @@ class _Maker:
         using = next((layer for layer in reversed(own) if "use" in layer.content), None)
         layers = [
             Layer(self._site.file, "default", self._site.said.get("default") or {}),
-            *(part for layer in self._layers for part in _config_layers(layer, name)),
+            *(_config_of(layer, name) for layer in self._layers),
             *self._profile(name, using),
             *(_without(layer, "use") for layer in own),
             *([] if own else self._classes.get(name, [])),
@@ -146,18 +145,24 @@ def _class_of(layer: Layer) -> str | None:
     return resources if isinstance(resources, str) else None
 
 
-def _config_layers(layer: Layer, pool: str) -> list[Layer]:
+def _as_resources(layer: Layer) -> Layer:
+    """Return a class as it stands among the settings of a pool."""
+    renamed: dict[tuple[str, ...], tuple[str, ...]] = {
+        ("resources", name): (name,) for name in layer.content
+    }
+    return Layer(layer.file, layer.key, {"resources": layer.content}, renamed)
+
+
+def _config_of(layer: Layer, pool: str) -> Layer:
     """Return what ``execution.config`` says of a pool."""
     config = layer.content.get("config") or {}
-    content = {"config": {key: config[key] for key in CONFIG_KEYS if key in config}}
-    layers = [Layer(layer.file, key_of(layer.key, ["config"]), content, 1)]
+    said: dict[str, object] = {"config": {key: config[key] for key in CONFIG_KEYS if key in config}}
+    word = next((word for word in ("workers", "n_workers") if word in config), None)
     # FAST-HEP gives these to its only pool if the workflow names none.
-    if pool == DEFAULT_POOL and not layer.content.get("pools"):
-        word = next((word for word in ("workers", "n_workers") if word in config), None)
-        if word is not None:
-            key = key_of(layer.key, ["config", word])
-            layers.append(Layer(layer.file, key, {"workers": config[word]}, 1))
-    return layers
+    if word is None or pool != DEFAULT_POOL or layer.content.get("pools"):
+        return Layer(layer.file, layer.key, said)
+    said["workers"] = config[word]
+    return Layer(layer.file, layer.key, said, {("workers",): ("config", word)})
 
 
 def _without(layer: Layer, key: str) -> Layer:

@@ -86,16 +86,10 @@ class Refusal(ValidationError):
     """What a keyword of ours refuses, in its own words. ``path`` leads on from where it stands."""
 
     def __init__(
-        self,
-        problem: str,
-        *,
-        path: Iterable[str | int] = (),
-        value: str | None = None,
-        expected: str | None = None,
-        hint: str | None = None,
+        self, problem: str, *, path: Iterable[str | int] = (), **details: str | None
     ) -> None:
         super().__init__(problem, path=path)
-        self.value, self.expected, self.hint = value, expected, hint
+        self.finding = Finding(problem=problem, **details)
 
 
 def validator(keywords: Mapping[str, Keyword]) -> Any:
@@ -185,14 +179,10 @@ def findings_of(
     )
     findings: list[Finding] = []
     wrong: set[str] = set()
-    unknown: dict[str, dict[str, str | None]] = {}
-    for error in errors:
-        if error.validator == "additionalProperties" and isinstance(error.schema, dict):
-            unknown.setdefault(error.json_path, {}).update(_unknown(error.instance, error.schema))
     for error in errors:
         # What is of the wrong type is not also too small.
         if error.json_path not in wrong:
-            findings += _findings(error, file, key, unknown.get(error.json_path, {}), is_newer)
+            findings += _findings(error, file, key, is_newer)
         if error.validator == "type":
             wrong.add(str(error.json_path))
     return findings
@@ -299,30 +289,20 @@ def _takes_text(parts: Iterable[JsonObject], kind: str) -> bool:
 
 
 def _findings(
-    error: ValidationError,
-    file: str,
-    start: str,
-    unknown: Mapping[str, str | None],
-    is_newer: Callable[[], bool],
+    error: ValidationError, file: str, start: str, is_newer: Callable[[], bool]
 ) -> Iterator[Finding]:
-    """Yield what an error says. ``unknown`` are the keys there that nothing reads."""
+    """Yield what an error says."""
     key = key_of(start, error.absolute_path)
     if isinstance(error, Refusal):
-        yield Finding(
-            file=file,
-            key=key or None,
-            problem=error.message,
-            value=error.value,
-            expected=error.expected,
-            hint=error.hint,
-        )
+        yield replace(error.finding, file=file, key=key or None)
         return
     value: Any = error.instance
     schema: JsonObject = error.schema if isinstance(error.schema, dict) else {}
     expected = str(schema.get("description") or "something else")
     if error.validator == "additionalProperties":
         known = [str(name) for name in schema.get("properties", {})]
-        shown = [name for name in known if "of Dask" not in _described(schema, name)]
+        described = schema.get("properties", {})
+        shown = [name for name in known if "of Dask" not in str(described[name].get("description"))]
         # Which keys there are may depend on the value of another one.
         other = f" with {schema['x-with']}" if "x-with" in schema else ""
         for name, close in _unknown(value, schema).items():
@@ -340,6 +320,7 @@ def _findings(
         required = schema["required"]
         name = next(name for name in required if error.message.startswith(repr(name)))
         # A key that is misspelt, or that stands in the place of all others, is told as such.
+        unknown = _unknown(value, schema) if schema.get("additionalProperties") is False else {}
         meant = set(filter(None, unknown.values()))
         instead = unknown and not meant and len(required) > 1 and not value.keys() & set(required)
         if name not in meant and not instead:
@@ -377,10 +358,6 @@ def _hint(error: ValidationError, schema: JsonObject) -> str | None:
         close = nearest(value, [name for name in schema["enum"] if name is not None])
         return f"did you mean {close!r}?" if close else None
     return None
-
-
-def _described(schema: JsonObject, name: str) -> str:
-    return str(schema["properties"][name].get("description", ""))
 
 
 def _problem(error: ValidationError) -> str:

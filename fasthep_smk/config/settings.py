@@ -92,16 +92,16 @@ def _in_each_systems_words(layer: Layer) -> Iterator[Layer]:
     # A null takes back what weaker layers say, not what stands beside it.
     emptied = {system: None for system in _OPTIONS if config.get(system, {}) is None}
     if emptied:
-        yield Layer(layer.file, layer.key, {"config": emptied}, layer.wrapped)
+        yield Layer(layer.file, layer.key, {"config": emptied})
     new = {key: value for key, value in config.items() if key not in _WORDS}
-    renamed: dict[tuple[str, ...], tuple[str, ...]] = {}
+    renamed = dict(layer.renamed)
     for word in (word for word in _WORDS if word in config):
         for system, option in _WORDS[word].items():
             own = new.get(system) or {}
             if option not in own:
                 new[system] = {option: config[word], **own}
                 renamed["config", system, option] = ("config", word)
-    yield Layer(layer.file, layer.key, {**layer.content, "config": new}, layer.wrapped, renamed)
+    yield Layer(layer.file, layer.key, {**layer.content, "config": new}, renamed)
 
 
 class _Reader:
