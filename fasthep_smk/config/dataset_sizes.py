@@ -5,19 +5,14 @@ Layers merge as those of pools do: the workflow's over those of FAST-HEP's profi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from fasthep_smk.config.layers import Layer, entries, merge
-from fasthep_smk.util import units
+from fasthep_smk.config.requests import AMOUNTS
 from fasthep_smk.util.errors import Finding, not_among, read_value
 
-_PARSED: Mapping[str, Callable[[object], int]] = {
-    "memory": units.parse_bytes,
-    "disk": units.parse_bytes,
-    "walltime": units.parse_duration,
-}
 #: What makes a name a pattern of files.
 _PATTERN = frozenset("*?[/.")
 
@@ -68,7 +63,7 @@ def of_datasets(layers: Iterable[Layer]) -> tuple[list[DatasetSize], list[Findin
         merged = merge(named_in)
         stated: dict[str, Layer] = {}
         amounts: dict[str, int] = {}
-        for leaf, parse in _PARSED.items():
+        for leaf, parse in AMOUNTS.items():
             if (layer := merged.origins.get((leaf,))) is None:
                 continue
             file, key = layer.file, layer.key_at((leaf,))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from fasthep_smk.config import schema
-from fasthep_smk.util import units
+from fasthep_smk.config.requests import AMOUNTS
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, not_among, read_value
 from fasthep_smk.util.yaml_files import load_each_key_once
@@ -71,8 +71,10 @@ def _sizes(entries: Sequence[YamlMapping], file: str, findings: list[Finding]) -
     for number, entry in enumerate(entries):
         key, ask = f"sizes[{number}]", entry.get("ask") or {}
         amounts = {
-            name: read_value(parse, ask.get(name), findings, file=file, key=f"{key}.ask.{name}")
-            for name, parse in (("memory", units.parse_bytes), ("walltime", units.parse_duration))
+            name: read_value(
+                AMOUNTS[name], ask.get(name), findings, file=file, key=f"{key}.ask.{name}"
+            )
+            for name in ("memory", "walltime")
         }
         yield Size(
             stages=tuple(entry["stages"]),

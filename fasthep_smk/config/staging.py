@@ -54,14 +54,10 @@ def staging_findings(
     """Yield why jobs cannot be sent what they need, on a batch system."""
     if not staging.sends(system):
         return
+    mode = {"file": staging.file, "key": "staging.mode", "value": "'transfer'"}
     if system not in _SENDERS:
-        yield Finding(
-            file=staging.file,
-            key="staging.mode",
-            problem=f"fasthep-smk cannot send files to jobs of executor {system!r}",
-            value="'transfer'",
-            expected="shared, or a site with Slurm or HTCondor",
-        )
+        problem = f"fasthep-smk cannot send files to jobs of executor {system!r}"
+        yield Finding(problem=problem, expected="shared, or a site with Slurm or HTCondor", **mode)
         return
     if system == "slurm" and not staging.folder:
         yield Finding(
@@ -73,9 +69,7 @@ def staging_findings(
         )
     if environment is None or (environment.type, environment.prefix) == _CURRENT:
         yield Finding(
-            file=staging.file,
-            key="staging.mode",
             problem="jobs that do not see this machine's files need an environment of their own",
-            value="'transfer'",
             expected="environment: {type: packed-venv}, or a shared-prefix that exists on workers",
+            **mode,
         )
