@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import resources
-from typing import Any, cast
+from typing import Any
 
 import yaml
 from jsonschema import Draft202012Validator
@@ -208,7 +208,7 @@ def misread(root: yaml.Node | None, part: str, *, file: str) -> Iterator[Finding
             named = [(name.value, value) for name, value in node.value]
             op = str(next((value.value for name, value in named if name == "op"), ""))
             if op and not op.startswith("hep."):  # a style for a renderer of the user's
-                parts = [part for part in parts if part is not _parts()["style"]]
+                parts = [part for part in parts if part is not bundled()["$defs"]["style"]]
             for name, value in named:
                 if name == "<<":
                     yield from below(value, path, parts)
@@ -222,7 +222,7 @@ def misread(root: yaml.Node | None, part: str, *, file: str) -> Iterator[Finding
                 yield replace(finding, file=file, key=key_of("", path) or None, at=at)
 
     if root is not None:
-        yield from below(root, (), [*_with_referred(_parts()[part], "")])
+        yield from below(root, (), [*_with_referred(bundled()["$defs"][part], "")])
 
 
 def _misread(
@@ -246,17 +246,13 @@ def _misread(
     )
 
 
-def _parts() -> JsonObject:
-    return cast("JsonObject", bundled()["$defs"])
-
-
 def _with_referred(part: JsonObject, op: str) -> Iterator[JsonObject]:
     """Yield a part of the schema with what it refers to; ``op`` is that of the stage it is in."""
     yield part
     name = str(part.get("$ref", "")).removeprefix("#/$defs/") or part.get("x-part", "")
     if name == "op":
         name = op if "." in op else ""
-    for more in (_parts().get(name), part.get("then")):
+    for more in (bundled()["$defs"].get(name), part.get("then")):
         if isinstance(more, dict):
             yield from _with_referred(more, op)
 
