@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from fasthep_smk.config.layers import Layer, Merged, merge
@@ -79,23 +79,20 @@ def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding]]:
 
 def _in_each_systems_words(layer: Layer) -> Iterator[Layer]:
     """Yield a layer with FAST-HEP's ``queue`` and ``account`` as options of each batch system."""
-    config = layer.content.get("config")
-    if not isinstance(config, Mapping) or not any(word in config for word in _WORDS):
+    config = layer.content.get("config") or {}
+    rest = {key: value for key, value in config.items() if key not in _WORDS}
+    if len(rest) == len(config):
         yield layer
         return
-    # A null takes back what weaker layers say, not what stands beside it.
-    emptied = {system: None for system in _OPTIONS if config.get(system, {}) is None}
-    if emptied:
-        yield Layer(layer.file, layer.key, {"config": emptied})
-    new = {key: value for key, value in config.items() if key not in _WORDS}
-    renamed = dict(layer.renamed)
+    yield replace(layer, content={**layer.content, "config": rest})
+    words: dict[str, dict[str, object]] = {}
+    renamed: dict[tuple[str, ...], tuple[str, ...]] = {}
     for word in (word for word in _WORDS if word in config):
         for system, option in _WORDS[word].items():
-            own = new.get(system) or {}
-            if option not in own:
-                new[system] = {option: config[word], **own}
+            if option not in (config.get(system) or {}):  # the system's own word wins
+                words.setdefault(system, {})[option] = config[word]
                 renamed["config", system, option] = ("config", word)
-    yield Layer(layer.file, layer.key, {**layer.content, "config": new}, renamed)
+    yield Layer(layer.file, layer.key, {"config": words}, renamed)
 
 
 class _Reader:
