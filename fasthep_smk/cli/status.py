@@ -104,7 +104,7 @@ def look(folder: Path, *, verify: bool = False) -> Status:
 
 
 def states_of(
-    build: Path, run: Holder | None, notes: Iterable[failures.Failure]
+    build: Path, run: LockNote | None, notes: Iterable[failures.Failure]
 ) -> tuple[list[TaskJob], dict[str, State], list[failures.Failure]]:
     """Return the jobs of a build folder, their states by folder, and the notes of failed ones."""
     jobs, by_job = read_jobs(build), {(note.rule, note.key): note for note in notes}
