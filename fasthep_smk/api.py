@@ -19,12 +19,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.cli.parser import names_of_options
 from fasthep_smk.storage import last_run
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
-from fasthep_smk.util.errors import Findings, RunFailed, SmkError, nearest
-from fasthep_smk.util.yaml_values import as_yaml
+from fasthep_smk.util.errors import Findings, RunFailed, SmkError, not_among
 
 if TYPE_CHECKING:
     import hist
@@ -70,8 +68,9 @@ def run(
     What the command prints goes to standard error.
 
     Raises:
-        TypeError: there is no such option, or it has no such value.
-        RunFailed: the workflow is wrong, or jobs failed; the message is what the command said.
+        TypeError: an option has no such value.
+        RunFailed: an option or the workflow is wrong, or jobs failed; the message is what the
+            command said.
         FileNotFoundError: there is no folder ``cwd``.
     """
     if isinstance(snakemake, str):
@@ -95,8 +94,7 @@ def translate(
     ``options`` and ``cwd`` are as for :func:`run`.
 
     Raises:
-        TypeError: there is no such option.
-        RunFailed: the workflow is wrong; the message is what the command said.
+        RunFailed: an option or the workflow is wrong; the message is what the command said.
     """
     build = _build(options, cwd)
     _call("translate", workflow, options, cwd)
@@ -136,14 +134,27 @@ class Results:
     build: Path
     only: str | None = None
 
-    @cached_property
+    @property
     def variations(self) -> tuple[str, ...]:
         """The names of the systematic variations; ``("nominal",)`` without systematics."""
-        if self.only is not None:
-            return (self.only,)
-        if self._is_only:
-            return (_ONLY,)
-        return tuple(sorted(self._of_variations(), key=lambda name: (name != _ONLY, name)))
+        return tuple(self._places)
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[Path, Path]]:
+        """The folder and the summary of each variation, the nominal one first.
+
+        If the last run was one of a workflow without systematics, they are those of the whole.
+        """
+        whole, summaries = self.build / "run_summary.yaml", self._of_variations()
+        newest = max((path.stat().st_mtime_ns for path in summaries.values()), default=0)
+        if self.only is None and whole.is_file() and whole.stat().st_mtime_ns > newest:
+            return {_ONLY: (self.build / "artifacts", whole)}
+        names = sorted(summaries, key=lambda name: (name != _ONLY, name))
+        return {
+            name: (self.build / "artifacts" / name, summaries[name])
+            for name in names
+            if self.only in (None, name)
+        }
 
     def histograms(self, variation: str | None = None) -> dict[str, hist.Hist]:
         """Return all histograms (``hist.Hist``) by the ids of their stages."""
@@ -176,7 +187,7 @@ class Results:
 
     def files(self, variation: str | None = None) -> list[Path]:
         """Return all other files that stages and writers have made, plots and tables included."""
-        folder = self._artifacts(variation)
+        folder, _ = self._places[self._variation(variation)]
         others = {self.build / "artifacts" / name for name in self._of_variations()}
         skipped = {path for path in others if folder in path.parents}  # sf has the folder of sf/up
         skipped |= {folder / "histograms", folder / "cutflows", folder / "provenance"}
@@ -190,19 +201,9 @@ class Results:
         """Return ``run_summary.yaml``. Its ``missing_partitions``, if any, are not in results."""
         import yaml
 
-        name = self._variation(variation)
-        path = "run_summary.yaml" if self._is_only else f"reports/{name}/run_summary.yaml"
-        summary: JsonObject = yaml.safe_load((self.build / path).read_text())
+        _, path = self._places[self._variation(variation)]
+        summary: JsonObject = yaml.safe_load(path.read_text())
         return summary
-
-    @cached_property
-    def _is_only(self) -> bool:
-        """Whether the last run was one of a workflow without systematics."""
-        whole = self.build / "run_summary.yaml"
-        if self.only is not None or not whole.is_file():
-            return False
-        others = [path.stat().st_mtime_ns for path in self._of_variations().values()]
-        return whole.stat().st_mtime_ns > max(others, default=0)
 
     def _of_variations(self) -> dict[str, Path]:
         """Return the summaries of systematic variations by their names, which may hold slashes."""
@@ -230,12 +231,8 @@ class Results:
             warnings.warn(f"{text}an earlier version of the workflow", stacklevel=4)
         return name
 
-    def _artifacts(self, variation: str | None) -> Path:
-        name = self._variation(variation)
-        return self.build / "artifacts" / ("" if self._is_only else name)
-
     def _listed(self, kind: str, variation: str | None) -> dict[str, Path]:
-        manifest = self._artifacts(variation) / kind / "manifest.json"
+        manifest = self._places[self._variation(variation)][0] / kind / "manifest.json"
         if not manifest.is_file():
             return {}
         entries = json.loads(manifest.read_text())[kind]
@@ -250,14 +247,10 @@ class Results:
         return paths[name]
 
     def _unknown(self, kind: str, name: str, names: Iterable[str]) -> SmkError:
-        names = list(names)
-        close = nearest(name, names)
-        return Findings.one(
-            f"has no {kind} of this name",
-            file=str(self.build),
-            value=as_yaml(name),
-            expected=", ".join(names) or f"a workflow with a {kind}",
-            hint=f"did you mean {close!r}?" if close else None,
+        problem = f"has no {kind} of this name"
+        finding = not_among(name, names, problem=problem, file=str(self.build), key=None)
+        return Findings(
+            [replace(finding, expected=finding.expected or f"a workflow with a {kind}")]
         )
 
 
@@ -277,8 +270,8 @@ def _call(
 ) -> None:
     name = os.fspath(workflow)
     name = os.path.join(".", name) if name.startswith("-") else name  # noqa: PTH118
-    words = [*_words(command, options), name, *extra]
-    whole = [sys.executable, "-P", "-m", "fasthep_smk", command, *words]
+    words = [command, *_words(options), name, *extra]
+    whole = [sys.executable, "-P", "-m", "fasthep_smk", *words]
     lines: list[str] = []
     # In a group of its own, it hears of Ctrl-C once: from here. A second one would kill its jobs.
     with subprocess.Popen(
@@ -322,22 +315,15 @@ def _last_message(lines: list[str]) -> str:
     return message.strip() or "".join(lines[-1:]).strip()
 
 
-def _words(command: str, options: Mapping[str, object]) -> list[str]:
+def _words(options: Mapping[str, object]) -> list[str]:
     """Return options as words of a command line."""
-    by_name = names_of_options(command)
     words: list[str] = []
     for name, value in options.items():
-        if name not in by_name:
-            close = nearest(name, by_name)
-            hint = f"; did you mean {close!r}?" if close else ""
-            raise TypeError(f"fasthep-smk {command} has no option {name!r}{hint}")
-        if value is None or value is False:
-            continue
-        values: list[object] = [value]
+        option = f"--{name.replace('_', '-')}"
+        values: list[object] = [] if value is None or value is False else [value]
         if isinstance(value, Iterable) and not isinstance(value, str | bytes | os.PathLike):
             if name not in _SEVERAL:
                 raise TypeError(f"{name} takes one value, not {value!r}")
             values = list(value)
-        for entry in values:
-            words += [by_name[name]] if entry is True else [f"{by_name[name]}={entry}"]
+        words += [option if entry is True else f"{option}={entry}" for entry in values]
     return words

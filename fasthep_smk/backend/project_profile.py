@@ -7,15 +7,12 @@ ours, adds the backend to each of them, and no workflow changes.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.flow.profiles import expanded
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
-from fasthep_smk.util.names import shell
 
 #: Relative to the project's folder.
 PATH = Path(".hepflow", "profiles", "registry.yaml")
@@ -23,24 +20,15 @@ _OURS = "fasthep_smk:registry"
 _TEXT = f"""\
 # With this file, "fasthep run --backend snakemake" finds fasthep-smk. The file takes the place of
 # FAST-HEP's profile "registry", which the profiles "basic", "hep" and "hep_debug" include.
-# "fasthep-smk enable" wrote this file. "fasthep-smk disable" removes it, unless you edit it.
+# "fasthep-smk enable" wrote this file. To undo this, delete the file.
 includes:
   - hepflow:registry
   - {_OURS}
 """
 
 
-@dataclass(frozen=True)
-class Enabled:
-    """The file, whether it was written now, and profiles of the project that do not lead to it."""
-
-    path: Path
-    written: bool
-    apart: list[str]
-
-
-def enable(folder: Path) -> Enabled:
-    """Write the profile into a project.
+def enable(folder: Path) -> tuple[Path, bool]:
+    """Write the profile into a project; return its path, and whether it was written now.
 
     Raises:
         Findings: there is no such folder, or a file of the user's is in the place.
@@ -56,7 +44,7 @@ def enable(folder: Path) -> Enabled:
     there = _content(path)
     if there is not None and there != _TEXT:
         if _OURS in expanded(["registry"], folder):
-            return Enabled(path, False, _apart(folder))
+            return path, False
         raise Findings.one(
             "this is a profile of your own: fasthep-smk has not changed it",
             file=str(path),
@@ -65,31 +53,7 @@ def enable(folder: Path) -> Enabled:
     if there is None:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_text(path, _TEXT)
-    return Enabled(path, there is None, _apart(folder))
-
-
-def disable(folder: Path) -> Path | None:
-    """Remove what :func:`enable` has written; return which file that was.
-
-    Raises:
-        Findings: the file was edited since, or is another one.
-    """
-    path = folder / PATH
-    there = _content(path)
-    if there is None:
-        return None
-    if there != _TEXT:
-        raise Findings.one(
-            "is not removed, because somebody has edited it or 'enable' did not write it",
-            file=str(path),
-            hint=f"if you do not need this file: {shell(['rm', path])}; otherwise remove {_OURS} "
-            "from its includes",
-        )
-    path.unlink()
-    for empty in (path.parent, path.parent.parent):
-        with contextlib.suppress(OSError):  # something else is in it
-            empty.rmdir()
-    return path
+    return path, there is None
 
 
 def _content(path: Path) -> str | None:
@@ -99,9 +63,3 @@ def _content(path: Path) -> str | None:
     if path.is_symlink() or not path.is_file():
         return ""
     return path.read_text(encoding="utf-8", errors="replace")
-
-
-def _apart(folder: Path) -> list[str]:
-    """Return the profiles of a project that do not lead to the backend."""
-    names = sorted(path.stem for path in (folder / PATH).parent.glob("*.yaml"))
-    return [name for name in names if _OURS not in expanded([name], folder)]

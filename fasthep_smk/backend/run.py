@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
 import yaml
 
 from fasthep_smk.backend.progress import Partitions
@@ -216,24 +217,15 @@ def _told_once() -> Iterator[None]:
     except (SmkError, OSError) as error:
         message = str(error) if isinstance(error, SmkError) else disk_full.told(error)
         print(f"fasthep-smk: {message}", file=sys.stderr)
-        raise _ended(message) from error
+        raise _Ended(message) from error
     except KeyboardInterrupt:
         print("fasthep-smk: stopped; finished jobs are kept, run again to resume", file=sys.stderr)
         raise
 
 
-def _ended(message: str) -> RunFailed:
-    """Return the error that the command ``fasthep``, if it is there, takes for its own end."""
-    try:
-        from typer import Exit
-    except ImportError:
-        return RunFailed(message)
+class _Ended(RunFailed, typer.Exit):
+    """A run that has failed, and has said so: the command ``fasthep`` takes it for its own end."""
 
-    class Ended(RunFailed, Exit):
-        """A run that has failed, and has said so."""
-
-        def __init__(self, text: str) -> None:
-            RuntimeError.__init__(self, text)
-            self.exit_code = RunFailed.exit_code
-
-    return Ended(message)
+    def __init__(self, text: str) -> None:
+        RuntimeError.__init__(self, text)
+        self.exit_code = RunFailed.exit_code

@@ -8,6 +8,7 @@ import operator
 import os
 import signal
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.jobs import find_build
 from fasthep_smk.storage.queue import Left, find
 from fasthep_smk.storage.run_lock import LockNote
-from fasthep_smk.util.errors import RunFailed, WrongArgument, nearest
+from fasthep_smk.util.errors import RunFailed, WrongArgument, not_among
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.waiting import until
 
@@ -95,16 +96,11 @@ def retry(name: str, folder: Path) -> int:
     mine = [left for left in remaining if name in (left.queued.batch_id, left.job.name)]
     if not mine:
         names = [left.job.name for left in remaining]
-        close = nearest(name, names)
-        raise WrongArgument.one(
-            "is not a job in the queue",
-            key="JOB",
-            value=name,
-            expected=f"a name or number that {shell(['fasthep-smk', 'status', folder])!r} lists",
-            hint=f"did you mean {close!r}?"
-            if close
-            else "if the job has failed, the next run starts it again",
-        )
+        problem = "is not a job in the queue"
+        finding = not_among(name, names, problem=problem, file=None, key="JOB")
+        expected = f"a name or number that {shell(['fasthep-smk', 'status', folder])!r} lists"
+        hint = finding.hint or "if the job has failed, the next run starts it again"
+        raise WrongArgument([replace(finding, expected=expected, hint=hint)])
     if pilots := [left for left in mine if left.job.pilot]:
         raise WrongArgument.one(
             f"is a pilot, which runs one job after another for pool {pilots[0].job.pilot!r}",

@@ -105,12 +105,12 @@ def examine(
     ]
     rules, placement, modules, more_checks = _placed(execution, placing)
     checks += more_checks
-    if modules is not None and (check := _environment(execution, folder, workflow, modules)):
+    if check := _environment(execution, folder, workflow, modules):
         checks.append(check)
     if any(check.state == "FAILED" for check in checks):
         return checks
     here = describe_worker()
-    answers = send_probes(rules, placement, execution, modules or [], folder, timeout)
+    answers = send_probes(rules, placement, execution, modules, folder, timeout)
     outcomes = [_outcome(*pair, here) for pair in zip(rules, answers, strict=True)]
     return [*checks, *outcomes]
 
@@ -157,12 +157,8 @@ def _folder(execution: Execution, folder: Path) -> Check:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".fasthep-smk-"):
             free = shutil.disk_usage(folder).free // 1000**3
     except OSError as error:
-        return Check(
-            "this folder",
-            "FAILED",
-            f"{folder}: {error.strerror}",
-            "go to a folder that you can write to",
-        )
+        fix = "go to a folder that you can write to"
+        return Check("this folder", "FAILED", f"{folder}: {error.strerror}", fix)
     return Check("this folder", "ok" if free > 1 else "note", f"{folder}: {free} GB free")
 
 
@@ -239,36 +235,29 @@ def _environment(
 
 def _placed(
     execution: Execution, placing: Callable[[], Placed] | None
-) -> tuple[list[Rule], Placement, list[str] | None, list[Check]]:
+) -> tuple[list[Rule], Placement, list[str], list[Check]]:
     """Place probes and the workflow as a run would; return what is in the way, in checks.
 
-    And rules and placement of the probes, and the modules that the workflow names; ``None``: that
-    is not known, as it was refused.
+    And rules and placement of the probes, and the modules that the workflow names.
     """
     rules = probe_rules(execution.router)
     placement, findings, notes = place(rules, execution, shrink=True)
-    checks = []
-    modules: list[str] | None = []
-    if placing is not None:
-        try:
+    checks: list[Check] = []
+    modules: set[str] = set()
+    try:
+        if placing is not None:
             placed = placing()
-        except Findings as error:
-            findings, modules = [*findings, *error.findings], None
-        except SmkError as error:
-            checks.append(Check("workflow", "FAILED", " ".join(str(error).split())))
-            modules = None
-        else:
-            modules = sorted(
-                {name for compiled in placed.plans for name in modules_of(compiled.plan)}
-            )
+            modules = {name for compiled in placed.plans for name in modules_of(compiled.plan)}
             jobs = sum(len(rule.jobs) for rule in placed.rules)
             checks.append(Check("workflow", "ok", f"{jobs} jobs in {len(placed.rules)} rules"))
-    checks += [
-        _refused(finding) for finding in {str(finding): finding for finding in findings}.values()
-    ]
+    except Findings as error:
+        findings = [*findings, *error.findings]
+    except SmkError as error:
+        checks.append(Check("workflow", "FAILED", " ".join(str(error).split())))
+    checks += map(_refused, {str(finding): finding for finding in findings}.values())
     if sites.system(execution.site.system).machine(execution.site) is None:
         checks += [Check("site", "note", text) for text in notes]
-    return rules, placement, modules, checks
+    return rules, placement, sorted(modules), checks
 
 
 def _refused(finding: Finding) -> Check:

@@ -1,13 +1,13 @@
-"""What a workflow would become: its rules with pool and requests, its pools, its files."""
+"""What a workflow would become: its rules with pool and requests, and its pools."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tabulate import tabulate
@@ -15,7 +15,7 @@ from tabulate import tabulate
 from fasthep_smk import sites
 from fasthep_smk.cli.steps import placed
 from fasthep_smk.config.credentials import Requirement
-from fasthep_smk.config.requests import GROWS_TO, Attempt
+from fasthep_smk.config.requests import AMOUNTS, GROWS_TO, Attempt
 from fasthep_smk.credentials.credential import NAMES
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run.fork_server import why_cold
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from fasthep_smk.config.pools import Pool
     from fasthep_smk.storage.pilots import Crew
 
-_AMOUNTS = ("cpus", "memory", "disk", "gpus", "walltime")
-
 
 def do_explain(options: argparse.Namespace) -> int:
     """Print what a workflow would become."""
@@ -39,16 +37,6 @@ def do_explain(options: argparse.Namespace) -> int:
         else:
             print(as_text(translated), end="")
     return 0
-
-
-@dataclass(frozen=True)
-class _File:
-    """A file between rules; without a list of ``columns`` it has all of them."""
-
-    rule: str
-    file: str
-    columns: list[str] | None
-    readers: list[str]
 
 
 def as_data(placed: Placed) -> dict[str, object]:
@@ -72,16 +60,6 @@ def as_data(placed: Placed) -> dict[str, object]:
         "sample": placed.sample.as_data() if placed.sample else None,
         "rules": [_rule(rule, placed) for rule in placed.rules],
         "pools": [_pool(pool, count) for pool, count in _pools(placed)],
-        "pilots": [
-            {
-                "pool": crew.attempt.pool,
-                "most": crew.most,
-                "tasks": crew.tasks,
-                **asdict(crew.attempt.request),
-            }
-            for crew in _crews(placed)
-        ],
-        "files": [asdict(file) for file in _files(placed)],
         "warnings": placed.warnings,
     }
 
@@ -89,32 +67,34 @@ def as_data(placed: Placed) -> dict[str, object]:
 def as_text(placed: Placed) -> str:
     """Return the explanation as tables."""
     placement = placed.placement
-    system = sites.system(placement.site.system)
+    rules = [row for rule in placed.rules for row in _rows(rule, placed)]
+    pools = [
+        [
+            pool.name,
+            str(pool.settings.workers or "any"),
+            *(pool.settings.request.shown(name) for name in AMOUNTS),
+            str(jobs),
+        ]
+        for pool, jobs in _pools(placed)
+    ]
     sections = [
         [
             f"Site: {placement.site.system} ({placement.site.why})",
-            *_starts(_cold(placed)),
+            *_starts(placed),
             *(f"Required: {_credential(required)}" for required in placement.credentials),
             *([f"Sample: {said_of_sample(placed.sample.as_data())}"] if placed.sample else []),
         ],
         [
             tabulate(
-                [
-                    row
-                    for rule in placed.rules
-                    for row in (
-                        *_rows(rule.name, len(rule.jobs), placement.attempts[rule.name], system),
-                        *_own_rows(rule, placed),
-                    )
-                ],
-                headers=["rule", "jobs", "pool", *_AMOUNTS, "attempts", "on this site"],
+                rules,
+                headers=["rule", "jobs", "pool", *AMOUNTS, "attempts", "on this site"],
                 colalign=("left", "right", "left", *["right"] * 5, "left", "left"),
                 disable_numparse=True,
             ),
             *(f"no {name} requested (-): {text}" for name, text in _unsaid(placed).items()),
         ],
         ["Pilots (batch jobs that run one job after another):", *map(_pilot, crews)]
-        if (crews := _crews(placed))
+        if (crews := placement.crews.by_name.values() if placement.crews else ())
         else [],
         [
             "The stages of each rule, and why the rule uses its pool:",
@@ -122,16 +102,21 @@ def as_text(placed: Placed) -> str:
         ],
         [
             tabulate(
-                [_pool_row(pool, count) for pool, count in _pools(placed)],
-                headers=["pool", "workers", *_AMOUNTS, "jobs", "rounds"],
-                colalign=("left", *["right"] * 8),
+                pools,
+                headers=["pool", "workers", *AMOUNTS, "jobs"],
+                colalign=("left", *["right"] * 7),
                 disable_numparse=True,
             )
         ],
-        ["Where each setting comes from:", *(_origins(pool) for pool, _ in _pools(placed))],
-        ["Files that one rule writes for others, with their columns:", *map(_file_line, files)]
-        if (files := _files(placed))
-        else [],
+        [
+            "Where each setting comes from:",
+            *(
+                f"    {pool.name}: {text}"
+                for pool, _ in _pools(placed)
+                for text in [": ".join(pair) for pair in pool.settings.origins.items()]
+                or ["no settings"]
+            ),
+        ],
         [f"warning: {text}" for text in placed.warnings],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
@@ -146,17 +131,16 @@ def _cold(placed: Placed) -> dict[str, str]:
     """Return which rules' jobs start in a Python of their own, and why; ``*`` for all."""
     if (why := why_cold(placed.placement.site.system)) is not None:
         return {"*": why}
-    cpus = {
-        rule.name: placed.placement.attempts[rule.name][0].request.cpus for rule in placed.rules
-    }
     return {
-        rule.name: f"each uses {cpus[rule.name]} cpus"
+        rule.name: f"each uses {cpus} cpus"
         for rule in placed.rules
-        if cpus[rule.name] > 1 and not may_spread(rule)
+        if (cpus := placed.placement.attempts[rule.name][0].request.cpus) > 1
+        and not may_spread(rule)
     }
 
 
-def _starts(cold: Mapping[str, str]) -> list[str]:
+def _starts(placed: Placed) -> list[str]:
+    cold = _cold(placed)
     if "*" in cold:
         return [f"Each job starts its own Python: {cold['*']}"]
     rest = [
@@ -216,29 +200,12 @@ def _pool(pool: Pool, jobs: int) -> dict[str, object]:
         "retries": settings.retries,
         "options": {system: dict(content) for system, content in settings.options.items()},
         "jobs": jobs,
-        "rounds": math.ceil(jobs / settings.workers) if settings.workers else None,
         "origins": dict(settings.origins),
     }
 
 
-def _pool_row(pool: Pool, jobs: int) -> list[str]:
-    workers, request = pool.settings.workers, pool.settings.request
-    return [
-        pool.name,
-        str(workers or "any"),
-        *(request.shown(name) for name in _AMOUNTS),
-        str(jobs),
-        str(math.ceil(jobs / workers)) if workers else "-",
-    ]
-
-
-def _crews(placed: Placed) -> list[Crew]:
-    crews = placed.placement.crews
-    return list(crews.by_name.values()) if crews else []
-
-
 def _pilot(crew: Crew) -> str:
-    amounts = {name: crew.attempt.request.shown(name) for name in _AMOUNTS}
+    amounts = {name: crew.attempt.request.shown(name) for name in AMOUNTS}
     asked = ", ".join(f"{name} {text}" for name, text in amounts.items() if text not in ("-", "0"))
     return (
         f"    pool {crew.attempt.pool}: up to {crew.most} pilots, each for {crew.tasks} "
@@ -246,92 +213,42 @@ def _pilot(crew: Crew) -> str:
     )
 
 
-def _files(placed: Placed) -> list[_File]:
-    rules = placed.rules
-    made_by = _made_until(placed)
-    readers: dict[tuple[str, str], dict[str, None]] = {}
-    owner = {job.folder: rule for rule in rules for job in rule.jobs.values()}
-    for rule in rules:
-        for job in rule.jobs.values():
-            for read in job.reads:
-                for key in read.keys:
-                    name = owner[read.folder].streams.get(key)
-                    if name:
-                        readers.setdefault((owner[read.folder].name, name), {})[rule.name] = None
-    entries: list[_File] = []
-    for rule in rules:
-        for key, name in rule.streams.items():
-            live = rule.live.get(key)
-            later = made_by["*"] - made_by[rule.name]
-            # What a later stage makes and reads is not in the file.
-            columns = None if live is None else [name for name in live if name not in later]
-            entries.append(_File(rule.name, name, columns, [*readers.get((rule.name, name), ())]))
-    return entries
+def _rows(rule: Rule, placed: Placed) -> Iterator[list[str]]:
+    """Yield the rows of a rule's jobs: of all, and of those with amounts of their own by dataset.
 
-
-def _made_until(placed: Placed) -> dict[str, set[str]]:
-    """Return the columns that stages make, up to and with each rule; ``*`` for all rules."""
-    makes = {
-        node.id: node.makes for item in placed.variations for node in item.graph.nodes.values()
-    }
-    columns: set[str] = set()
-    by_rule: dict[str, set[str]] = {}
-    for rule in placed.rules:
-        for job in rule.jobs.values():
-            columns.update(name for node in job.nodes for name in makes.get(node, ()))
-        by_rule[rule.name] = set(columns)
-    return {**by_rule, "*": columns}
-
-
-def _distinct(attempts: tuple[Attempt, ...]) -> list[tuple[str, Attempt]]:
-    """Return the different attempts of a rule, each with the numbers it stands for."""
-    groups: list[tuple[list[int], Attempt]] = []
-    for number, attempt in enumerate(attempts, start=1):
-        if groups and groups[-1][1] == attempt:
-            groups[-1][0].append(number)
-        else:
-            groups.append(([number], attempt))
-    return [
-        (str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}", attempt)
-        for numbers, attempt in groups
-    ]
-
-
-def _own_rows(rule: Rule, placed: Placed) -> Iterator[list[str]]:
-    """Yield the rows of a rule's jobs that ask for amounts of their own, by dataset and file."""
+    Each different attempt has a row; the first one names what the jobs are.
+    """
     system = sites.system(placed.placement.site.system)
     by_place = placed.placement.by_dataset.get(rule.name, {})
     each = [
-        (str(job.dataset), attempts)
+        (str(job.dataset), own)
         for wildcards, jobs in rule.snakemake_jobs()
-        if (attempts := at_place(by_place, wildcards)) is not None
+        if (own := at_place(by_place, wildcards)) is not None
         for job in jobs
     ]
-    shown: list[tuple[str, tuple[Attempt, ...]]] = []
+    kinds: list[tuple[str, tuple[Attempt, ...]]] = []
     for pair in each:
-        if pair not in shown:
-            shown.append(pair)
-            dataset, attempts = pair
-            yield from _rows(f"  of these {dataset}", each.count(pair), attempts, system)
-
-
-def _rows(
-    name: str, jobs: int, attempts: tuple[Attempt, ...], system: sites.System
-) -> Iterator[list[str]]:
-    """Yield a row for each different attempt; the first one names what the jobs are."""
-    for number, attempt in _distinct(attempts):
-        common = sites.common_resources(attempt)
-        resources = {**common, **system.resources(attempt)}
-        own = {key: value for key, value in resources.items() if common.get(key) != value}
-        yield [
-            name,
-            str(jobs or ""),
-            attempt.pool,
-            *(attempt.request.shown(amount) for amount in _AMOUNTS),
-            number,
-            ", ".join(f"{key}={value}" for key, value in own.items()) or "-",
-        ]
-        name, jobs = "", 0
+        if pair not in kinds:
+            kinds.append(pair)
+    shown = [(rule.name, len(rule.jobs), placed.placement.attempts[rule.name])]
+    shown += [(f"  of these {dataset}", each.count((dataset, own)), own) for dataset, own in kinds]
+    for name, number, attempts in shown:
+        last = 0
+        for attempt, same in groupby(attempts):
+            first, last = last + 1, last + len(list(same))
+            common = sites.common_resources(attempt)
+            resources = {**common, **system.resources(attempt)}
+            here = [
+                f"{key}={value}" for key, value in resources.items() if common.get(key) != value
+            ]
+            yield [
+                name if first == 1 else "",
+                str(number) if first == 1 else "",
+                attempt.pool,
+                *(attempt.request.shown(amount) for amount in AMOUNTS),
+                str(first) if first == last else f"{first} to {last}",
+                ", ".join(here) or "-",
+            ]
 
 
 def _credential(required: Requirement) -> str:
@@ -344,8 +261,6 @@ def _why(rule: Rule, placed: Placed) -> str:
     """Return what runs in a rule, why there, and who says what its jobs ask for but their pool."""
     placement, pools = placed.placement, placed.execution.router.pools.by_name
     stages = ", ".join(rule.stages) or "end of the run"
-    queue = rule.route.fallback_after and not placement.fallback_after.get(rule.name)
-    here = "; fallback_after has no effect: this machine has no queue" if queue else ""
     bundled = f"; in {len(rule.bundles)} bundles, {rule.bundled}" if rule.bundles else ""
     own = placement.by_dataset.get(rule.name, {})
     places = {
@@ -356,14 +271,4 @@ def _why(rule: Rule, placed: Placed) -> str:
         if leaf != GROWS_TO and pools[attempt.pool].settings.origins.get(leaf) != place
     }
     sources = "".join(f"; {place}" for place in places)
-    return f"    {rule.name}: {stages}: {rule.route.why}{here}{bundled}{sources}"
-
-
-def _origins(pool: Pool) -> str:
-    origins = [f"{leaf}: {origin}" for leaf, origin in pool.settings.origins.items()]
-    return "\n".join(f"    {pool.name}: {text}" for text in origins or ["no settings"])
-
-
-def _file_line(item: _File) -> str:
-    columns = "all columns" if item.columns is None else ", ".join(item.columns) or "no columns"
-    return f"    {item.rule} -> {', '.join(item.readers)}: {item.file}: {columns}"
+    return f"    {rule.name}: {stages}: {rule.route.why}{bundled}{sources}"

@@ -41,8 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     """Say what the analysis makes, run it, or refuse the rest; return the exit status."""
     build, action = Path(arguments[0]).absolute(), arguments[1]
     if action == "refuse":
-        print("fasthep-smk: no stage of the analysis makes this file any more", file=sys.stderr)
-        return 1
+        return _failed("no stage of the analysis makes this file any more")
     try:
         how = json.loads((build / layout.HOW_TO_ASK).read_text(encoding="utf-8"))
         if how["only"] is not None:
@@ -58,20 +57,14 @@ def main(arguments: Sequence[str]) -> int:
                 return status
         answer = _asked(words)
     except FileNotFoundError as error:
-        print(
-            f"fasthep-smk: {error.filename} is missing: translate the workflow again",
-            file=sys.stderr,
-        )
-        return 1
+        return _failed(f"{error.filename} is missing: translate the workflow again")
     except SmkError as error:
-        print(f"fasthep-smk: {error}", file=sys.stderr)
-        return 1
+        return _failed(str(error))
     if answer is None:
         return 1
     old = bool(answer["to_run"] or answer["restored"])
     if old and action == "run":
-        print("fasthep-smk: the analysis was edited while it ran", file=sys.stderr)
-        return 1
+        return _failed("the analysis was edited while it ran")
     if old:
         (build / layout.HANDED_OVER).unlink(missing_ok=True)
     else:
@@ -84,13 +77,15 @@ def main(arguments: Sequence[str]) -> int:
             "left_over": list(filter(is_plain, answer["left_over"])),
         }
         for path in {*answer["made"]}.difference(reply["made"]):
-            print(
-                f"fasthep-smk: no rule can wait for {path}: Snakemake would read this path as a "
-                "pattern",
-                file=sys.stderr,
-            )
+            _failed(f"no rule can wait for {path}: Snakemake would read this path as a pattern")
         print(json.dumps(reply))
     return 0
+
+
+def _failed(text: str) -> int:
+    """Print what is wrong; return the exit status that says so."""
+    print(f"fasthep-smk: {text}", file=sys.stderr)
+    return 1
 
 
 def _runs_here(words: list[str]) -> bool:

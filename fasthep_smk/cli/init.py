@@ -1,6 +1,6 @@
 """A first analysis that works: a workflow, an operation of one's own, and events to run it on.
 
-And the profile of a project by which ``fasthep run`` finds the backend: ``enable``, ``disable``.
+And the profile of a project by which ``fasthep run`` finds the backend: ``enable``.
 """
 
 from __future__ import annotations
@@ -44,21 +44,9 @@ def do_init(options: argparse.Namespace) -> int:
 
 def do_enable(options: argparse.Namespace) -> int:
     """Write the profile of a project, and say how FAST-HEP uses it."""
-    enabled = project_profile.enable(options.folder)
-    print(f"{'written' if enabled.written else 'there already'}: {enabled.path}")
-    for name in enabled.apart:
-        print(
-            f"note: your profile {name} does not include the profile registry. Add 'registry' to "
-            f"its includes. Otherwise, workflows that use {name} do not find the backend snakemake"
-        )
+    path, written = project_profile.enable(options.folder)
+    print(f"{'written' if written else 'there already'}: {path}")
     print("fasthep run workflow.yaml --outdir build --backend snakemake --strategy local")
-    return 0
-
-
-def do_disable(options: argparse.Namespace) -> int:
-    """Remove the profile of a project."""
-    removed = project_profile.disable(options.folder)
-    print("nothing to remove" if removed is None else f"removed: {removed}")
     return 0
 
 

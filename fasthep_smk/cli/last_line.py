@@ -14,9 +14,8 @@ from typing import Any, TextIO
 
 from fasthep_smk.cli.parser import parse
 from fasthep_smk.cli.run import ended_as
-from fasthep_smk.cli.status import failure_as_data
+from fasthep_smk.cli.status import failure_as_data, states_of
 from fasthep_smk.storage import failures, last_run, layout
-from fasthep_smk.storage.jobs import is_done, read_jobs, state_of
 from fasthep_smk.storage.missing_report import reported
 from fasthep_smk.util.errors import RunFailed, SmkError
 
@@ -66,22 +65,18 @@ def _left_in(build: Path, outcome: str) -> dict[str, Any]:
 
     Jobs that were stopped with the run have not failed.
     """
-    notes = {
-        (note.rule, note.key): note
+    notes = [
+        note
         for note in failures.read_all(build)
         if not (outcome == "stopped" and note.kind == "killed")
-    }
-    jobs = read_jobs(build)
-    states = {
-        (job.rule, job.key): state_of(is_done(build, job), notes.get((job.rule, job.key)), None)
-        for job in jobs
-    }
+    ]
+    _, states, failed_jobs = states_of(build, None, notes)
     count = Counter(states.values())
     done, failed, page = count["done"], count["failed"], build / layout.REPORT
     return {
         "report": str(page) if page.is_file() else None,
         "jobs": {"done": done, "failed": failed, "left": count.total() - done - failed},
-        "failures": [failure_as_data(notes[job]) for job in states if states[job] == "failed"],
+        "failures": list(map(failure_as_data, failed_jobs)),
     }
 
 

@@ -6,7 +6,7 @@ import argparse
 import gc
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from fasthep_smk.cli import console
 from fasthep_smk.cli.parser import parse
@@ -22,7 +22,6 @@ COMMANDS = {
     "clean": "fasthep_smk.cli.clean",
     "compare": "fasthep_smk.contrib.report.command",
     "completion": "fasthep_smk.cli.completion",
-    "disable": "fasthep_smk.cli.init",
     "doctor": "fasthep_smk.cli.doctor",
     "enable": "fasthep_smk.cli.init",
     "explain": "fasthep_smk.cli.explain",
@@ -41,11 +40,6 @@ COMMANDS = {
     "translate": "fasthep_smk.cli.run",
     "why": "fasthep_smk.cli.why",
 }
-#: They are of no use if what they say cannot be written.
-_ANSWERING = {
-    "compare", "completion", "doctor", "explain", "forecast", "ops", "pack", "report", "schema",
-    "sizes", "status", "why",
-}  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,8 +92,9 @@ def _obey(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.command!r} does not start Snakemake: remove {words} after --")
     close_new_files()
     _check_build(options)
-    status = _function_of(options.command)(options)
-    if options.command in _ANSWERING or getattr(options, "dry_run", False):
+    module = importlib.import_module(COMMANDS[options.command])
+    status: int = getattr(module, f"do_{options.command}")(options)
+    if options.command != "run" or options.dry_run:  # what a run has made is there all the same
         console.require_written()
     return status
 
@@ -112,9 +107,3 @@ def _check_build(options: argparse.Namespace) -> None:
             check_build(folder, option=shown, trusted=options.trust_build)
     if (archives := getattr(options, "output", None)) and not options.trust_build:
         check_build(archives, option="--output", noun="folder")
-
-
-def _function_of(command: str) -> Callable[[argparse.Namespace], int]:
-    module = importlib.import_module(COMMANDS[command])
-    function: Callable[[argparse.Namespace], int] = getattr(module, f"do_{command}")
-    return function

@@ -69,13 +69,6 @@ def _with_command(arguments: list[str], commands: Collection[str]) -> list[str]:
     return ["run", *arguments]
 
 
-def names_of_options(command: str) -> dict[str, str]:
-    """Return the options of a command by their names in Python, ``chunk_size: --chunk-size``."""
-    options = subcommands(make_parser())[command]._actions
-    named = [action for action in options if action.option_strings]
-    return {action.dest: action.option_strings[-1] for action in named if action.dest != "help"}
-
-
 class _Version(argparse.Action):
     """Prints the version, which is looked up only then."""
 
@@ -114,7 +107,7 @@ def make_parser() -> Parser:
     why.add_argument("--json", action="store_true", help="print JSON")
     explain = commands.add_parser(
         "explain",
-        help="show rules, pools, requests and files; run nothing",
+        help="show rules, pools and requests; run nothing",
         description="Show each rule of a workflow with its pool, the reason for this pool, the "
         "resources that it requests, and the origin of each setting. Nothing is run or written.",
     )
@@ -321,23 +314,13 @@ def make_parser() -> Parser:
 
 def _add_outdir(command: Parser, text: str) -> None:
     command.add_argument(
-        "-o",
-        "--outdir",
-        type=values.folder,
-        default=Path("build"),
-        metavar="FOLDER",
-        help=text,
+        "-o", "--outdir", type=values.folder, default=Path("build"), metavar="FOLDER", help=text
     )
 
 
 def _add_folder(command: Parser, text: str) -> None:
     command.add_argument(
-        "folder",
-        type=values.folder,
-        nargs="?",
-        default=Path(),
-        metavar="FOLDER",
-        help=text,
+        "folder", type=values.folder, nargs="?", default=Path(), metavar="FOLDER", help=text
     )
 
 
@@ -485,15 +468,7 @@ def _add_backend(commands: Commands) -> None:
         "'fasthep run workflow.yaml --outdir build --backend snakemake --strategy slurm' runs an "
         "unmodified workflow as fasthep-smk does. Existing files are not overwritten.",
     )
-    disable = commands.add_parser(
-        "disable",
-        help="undo 'enable'",
-        description="Remove the file that 'enable' has written, unless somebody has edited it.",
-    )
-    for command in (enable, disable):
-        _add_folder(
-            command, "the folder in which you call 'fasthep run' (default: the current one)"
-        )
+    _add_folder(enable, "the folder in which you call fasthep run (default: the current one)")
 
 
 def misplaced(extra: list[str]) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -38,10 +38,8 @@ from fasthep_smk.util import files
 from fasthep_smk.util.names import printable
 from fasthep_smk.util.units import about_bytes
 
-#: How many failed jobs are shown, and how much of each.
-_FAILED, _WIDTH = 10, 160
-#: How many jobs of a batch system are shown.
-_IN_QUEUE = 20
+#: How many failed jobs and jobs of a batch system are shown, and how much of each.
+_FAILED, _IN_QUEUE, _WIDTH = 10, 20, 160
 
 
 @dataclass(frozen=True)
@@ -89,18 +87,13 @@ def look(folder: Path, *, verify: bool = False) -> Status:
     """
     build = find_build(folder)
     run = run_lock.holder(build)
-    jobs = read_jobs(build)
-    notes = {(note.rule, note.key): note for note in failures.read_all(build)}
-    states = {
-        job.folder: state_of(is_done(build, job), notes.get((job.rule, job.key)), run)
-        for job in jobs
-    }
+    jobs, states, failed = states_of(build, run, failures.read_all(build))
     disk = survey(build, jobs, done=[path for path, state in states.items() if state == "done"])
     return Status(
         build=build,
         jobs=jobs,
         states=states,
-        failed=[notes[job.rule, job.key] for job in jobs if states[job.folder] == "failed"],
+        failed=failed,
         run=run,
         disk=disk,
         freeable=freed_by(cleanable(disk) if jobs and run is None else {}),
@@ -108,6 +101,19 @@ def look(folder: Path, *, verify: bool = False) -> Status:
         queue=find(build),
         moved=_moved(build, [job for job in jobs if states[job.folder] == "done"]),
     )
+
+
+def states_of(
+    build: Path, run: LockNote | None, notes: Iterable[failures.Failure]
+) -> tuple[list[TaskJob], dict[str, State], list[failures.Failure]]:
+    """Return the jobs of a build folder, their states by folder, and the notes of failed ones."""
+    jobs, by_job = read_jobs(build), {(note.rule, note.key): note for note in notes}
+    states = {
+        job.folder: state_of(is_done(build, job), by_job.get((job.rule, job.key)), run)
+        for job in jobs
+    }
+    failed = [by_job[job.rule, job.key] for job in jobs if states[job.folder] == "failed"]
+    return jobs, states, failed
 
 
 def _moved(build: Path, done: list[TaskJob]) -> Counter[tuple[str, str, str]]:
@@ -136,10 +142,16 @@ def _damaged(build: Path, states: Mapping[str, State]) -> dict[str, str]:
 
 def as_text(status: Status) -> str:
     """Return the status as lines for a person."""
-    lacking = missing_report.reported(status.build)
-    parts = [_rules(status), _elsewhere(status), lacking, _run(status), _queue(status)]
-    parts += [_failed(status.failed)]
-    parts += [_verified(status.damaged), _disk(status)]
+    parts = (
+        _rules(status),
+        _elsewhere(status),
+        missing_report.reported(status.build),
+        _run(status),
+        _queue(status),
+        _failed(status.failed),
+        _verified(status.damaged),
+        _disk(status),
+    )
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -188,9 +200,8 @@ def _rules(status: Status) -> str:
         return f"no workflow has been translated in {status.build} yet"
     rows = [[rule, *by_state.values()] for rule, by_state in counts.items()]
     if len(rows) > 1:
-        rows.append(
-            ["all", *(sum(column) for column in zip(*(row[1:] for row in rows), strict=True))]
-        )
+        columns = zip(*(by_state.values() for by_state in counts.values()), strict=True)
+        rows.append(["all", *map(sum, columns)])
     return tabulate(rows, headers=["rule", *STATES, "total"])
 
 
@@ -203,10 +214,17 @@ def _elsewhere(status: Status) -> str:
 
 
 def _run(status: Status) -> str:
-    run = status.run
-    if run is None:
+    if (run := status.run) is None:
         return "no run in progress"
     return f"run in progress: process {run.pid} on {run.host}, since {run.since}"
+
+
+def _listed(what: str, lines: list[str], most: int) -> list[str]:
+    """Return how many of something there are, with the first lines of their list, each cut."""
+    many = "s" if len(lines) != 1 else ""
+    shown = [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines[:most]]
+    more = [f"    ... and {len(lines) - most} more"] if len(lines) > most else []
+    return [f"{len(lines)} {what.format(many)}:", *map(printable, shown), *more]
 
 
 def _in_queue(left: Left) -> dict[str, str]:
@@ -224,74 +242,59 @@ def _in_queue(left: Left) -> dict[str, str]:
     }
 
 
-def unknown_queue(build: Path) -> str:
+def _unknown_queue(build: Path) -> str:
     """Return in words why it is not known which jobs of a build folder are in a queue."""
     noted = batch_jobs.read(build)
     silent = [job for job in noted if not sites.system(job.system).LISTS_JOBS]
     if not silent:
         return "the batch system does not answer: its queue is not known"
-    ids = ", ".join(job.batch_id for job in silent[:_IN_QUEUE] if job.batch_id)
-    more = f" and {len(silent) - _IN_QUEUE} more" if len(silent) > _IN_QUEUE else ""
-    return f"{sites.unknown(silent[0].system)}; submitted jobs that may still run: {ids}{more}"
+    ids = ", ".join(job.batch_id for job in silent if job.batch_id)
+    return f"{sites.unknown(silent[0].system)}; submitted jobs that may still run: {ids}"
 
 
 def _queue(status: Status) -> str:
     """Return the jobs of the batch system: their numbers, and why they wait."""
     if status.queue is None:
-        return unknown_queue(status.build)
+        return _unknown_queue(status.build)
     if not status.queue:
         return ""
-    count = len(status.queue)
-    lines = [f"{count} job{'s' if count != 1 else ''} in the queue:"]
-    for left in status.queue[:_IN_QUEUE]:
+    lines = []
+    for left in status.queue:
         queued = left.queued
         state = f"{queued.state} ({queued.reason})" if queued.state == "waiting" else queued.state
         name = f"pilot of pool {left.job.pilot}" if left.job.pilot else queued.name
-        line = f"    {left.job.system} job {queued.batch_id}: {name}: {state}"
-        lines.append(printable(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."))
-    if count > _IN_QUEUE:
-        lines.append(f"    ... and {count - _IN_QUEUE} more")
+        lines.append(f"    {left.job.system} job {queued.batch_id}: {name}: {state}")
+    lines = _listed("job{} in the queue", lines, _IN_QUEUE)
     if status.run is None and any(not left.job.pilot for left in status.queue):
         lines.append("the next run takes over the jobs it needs; 'fasthep-smk cancel' cancels all")
     return "\n".join(lines)
 
 
 def _failed(failed: list[failures.Failure]) -> str:
-    if not failed:
-        return ""
-    lines = [f"{len(failed)} job{'s' if len(failed) != 1 else ''} failed:"]
-    for note in failed[:_FAILED]:
-        line = f"    {note.rule} {note.key}".rstrip() + f": {failures.in_short(note)}"
-        lines.append(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}...")
-    if len(failed) > _FAILED:
-        lines.append(f"    ... and {len(failed) - _FAILED} more")
-    return "\n".join(lines)
+    lines = [
+        f"    {note.rule} {note.key}".rstrip() + f": {failures.in_short(note)}" for note in failed
+    ]
+    return "\n".join(_listed("job{} failed", lines, _FAILED)) if lines else ""
 
 
 def _verified(damaged: Mapping[str, str] | None) -> str:
-    if damaged is None:
-        return ""
     if not damaged:
-        return "all files of finished jobs are unchanged"
-    count = len(damaged)
-    lines = [f"{count} file{'s' if count != 1 else ''} of finished jobs damaged:"]
-    lines += [f"    {name} {how}" for name, how in damaged.items()]
-    return "\n".join([*lines, "'fasthep-smk WORKFLOW --verify' makes these files again"])
+        return "" if damaged is None else "all files of finished jobs are unchanged"
+    lines = [f"    {name} {how}" for name, how in damaged.items()]
+    listed = _listed("file{} of finished jobs damaged", lines, len(lines))
+    return "\n".join([*listed, "'fasthep-smk WORKFLOW --verify' makes these files again"])
 
 
 def _disk(status: Status) -> str:
-    usage = status.disk.usage
+    usage = {kind: amount for kind in KINDS if (amount := status.disk.usage[kind]).files}
     rows = [
-        [kind, about_bytes(usage[kind].size), usage[kind].files]
-        for kind in KINDS
-        if usage[kind].files
+        [kind, about_bytes(amount.size), amount.files]
+        for kind, amount in (*usage.items(), ("together", status.disk.total))
     ]
-    total = status.disk.total
-    rows.append(["together", about_bytes(total.size), total.files])
     table = tabulate(rows, headers=["disk", "size", "files"], colalign=("left", "right", "right"))
-    freed = sum(status.freeable.values(), Amount())
     if status.run is not None:
         return table
+    freed = sum(status.freeable.values(), Amount())
     if not freed.files:
         return f"{table}\n\nnothing to clean"
     return f"{table}\n\nfasthep-smk clean frees {about_bytes(freed.size)} in {freed.files} files"

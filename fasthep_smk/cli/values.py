@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import TypeVar
 
 from fasthep_smk.config.run_settings import Limit, RunSettings, Sample
 from fasthep_smk.config.site import split_options
 from fasthep_smk.util.errors import UsageError
 
+_Value = TypeVar("_Value")
 _EVENTS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
 _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 
@@ -59,32 +60,25 @@ def bundle(text: str) -> int | str:
     return text if text == "auto" else positive(text)
 
 
-def limit(text: str) -> Limit:
-    with _refused():
-        return Limit.parse(text)
+def _saying(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """Let argparse tell what is wrong with a text in the words of a ``ValueError``."""
+
+    def read(text: str) -> _Value:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
 
 
-def sample(text: str) -> Sample:
-    with _refused():
-        return Sample.of_share(text)
-
-
-def partitions(text: str) -> Sample:
-    with _refused():
-        return Sample.of_ranges(text)
+limit = _saying(Limit.parse)
+sample = _saying(Sample.of_share)
+partitions = _saying(Sample.of_ranges)
 
 
 def sample_of_events(text: str) -> Sample:
     return Sample(option=f"--events {text}", events=events(text))
-
-
-@contextlib.contextmanager
-def _refused() -> Iterator[None]:
-    """Let argparse tell what is wrong with a text in the words of a ``ValueError``."""
-    try:
-        yield
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def settings_of(options: argparse.Namespace) -> RunSettings:

@@ -60,8 +60,11 @@ def as_text(outcome: JobsRun, translation: Translation, *, each: bool = False) -
             lines += _wrapped(f"{many}{reason}", 15)
             if each:
                 lines += _wrapped(", ".join(job.key or rule.name for job in jobs), 19)
-    reuse = translation.reuse
-    lines.append(f"up to date: {count - outcome.total}{_kept(reuse.restored, reuse.adopted)}")
+    restored, adopted = translation.reuse.restored, translation.reuse.adopted
+    kept = [f"{restored} restored from an earlier version of the workflow"] if restored else []
+    kept += [f"{adopted} took results from other jobs"] if adopted else []
+    brackets = f" ({', '.join(kept)})" if kept else ""
+    lines.append(f"up to date: {count - outcome.total}{brackets}")
     return "\n".join(lines) + "\n"
 
 
@@ -135,13 +138,6 @@ def _reason(job: Job, translation: Translation) -> str:
         if how != GONE and path.startswith(f"{job.folder}/"):
             return f"its product {path.removeprefix(f'{job.folder}/')} {how}, and a job needs it"
     return "a file that another job needs is missing"
-
-
-def _kept(restored: int, adopted: int) -> str:
-    parts = [f"{restored} restored from an earlier version of the workflow" if restored else ""]
-    parts.append(f"{adopted} took results from other jobs" if adopted else "")
-    text = ", ".join(part for part in parts if part)
-    return f" ({text})" if text else ""
 
 
 def _wrapped(text: str, indent: int) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypedDict, get_args
 
-from fasthep_smk.config.layers import Layer, merge
+from fasthep_smk.config.layers import Layer
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
@@ -45,51 +45,42 @@ class Requirement:
         return cls(data["kind"], tuple(data.get("voms") or ()), data.get("issuer"))
 
 
-def _of_credentials(layer: Layer) -> Layer:
-    """Return what a layer says of credentials; a list is short for a mapping."""
-    if "credentials" not in layer.content:
-        return Layer(layer.file, layer.key, {})
-    required = layer.content["credentials"]
-    content = {name: {} for name in required} if isinstance(required, list) else required
-    return Layer(layer.file, layer.key, {"credentials": content})
-
-
 def requirements_of(layers: Iterable[Layer]) -> tuple[tuple[Requirement, ...], list[Finding]]:
     """Return what layers require together, and what is wrong with that; weakest first.
 
     What one layer requires, a later one takes back with ``null``.
     """
-    layers = list(map(_of_credentials, layers))
-    findings = list(_in_vain(layers))
-    values = merge(layers).get("credentials") or {}
-    required = tuple(_requirement(kind, values[kind], layers) for kind in KINDS if kind in values)
-    return required, findings
-
-
-def _in_vain(layers: list[Layer]) -> Iterator[Finding]:
-    """Yield names without a value: YAML's null, by which the writer may have meant to require."""
-    named: set[str] = set()
+    required: dict[CredentialKind, Requirement] = {}
+    findings: list[Finding] = []
     for layer in layers:
-        requirements = layer.content.get("credentials") or {}
-        for name, content in requirements.items():
-            if content is None and name not in named:
-                yield Finding(
-                    file=layer.file,
-                    key=layer.key_at(("credentials", name)),
-                    problem="null has no effect, because no earlier setting requires this "
-                    "credential",
-                    expected=f"'{name}: {{}}', to require it",
+        said = layer.content.get("credentials", {})
+        if said is None:
+            required.clear()
+        named = {kind: {} for kind in said} if isinstance(said, list) else said or {}
+        for kind, content in named.items():
+            if kind not in KINDS:  # a comment
+                continue
+            key = layer.key_at(("credentials", kind))
+            earlier = required.pop(kind, None)
+            if content is not None:
+                required[kind] = _requirement(kind, content, earlier, layer.file, key)
+            elif earlier is None:  # the writer may have meant to require it
+                findings.append(
+                    Finding(
+                        file=layer.file,
+                        key=key,
+                        problem="null has no effect, because no earlier setting requires this "
+                        "credential",
+                        expected=f"'{kind}: {{}}', to require it",
+                    )
                 )
-        named |= requirements.keys()
+    return tuple(required[kind] for kind in KINDS if kind in required), findings
 
 
-def _requirement(kind: CredentialKind, content: YamlMapping, layers: list[Layer]) -> Requirement:
-    layer = [layer for layer in layers if kind in (layer.content.get("credentials") or {})][-1]
-    voms = content.get("voms") or ()
-    return Requirement(
-        kind,
-        voms=(voms,) if isinstance(voms, str) else tuple(voms),
-        issuer=content.get("issuer"),
-        file=layer.file,
-        key=layer.key_at(("credentials", kind)),
-    )
+def _requirement(
+    kind: CredentialKind, said: YamlMapping, earlier: Requirement | None, file: str, key: str
+) -> Requirement:
+    before = earlier or Requirement(kind)
+    voms = said.get("voms", before.voms) or ()
+    voms = (voms,) if isinstance(voms, str) else tuple(voms)
+    return Requirement(kind, voms, said.get("issuer", before.issuer), file, key)

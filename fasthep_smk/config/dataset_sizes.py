@@ -5,19 +5,14 @@ Layers merge as those of pools do: the workflow's over those of FAST-HEP's profi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from fasthep_smk.config.layers import Layer, merge
-from fasthep_smk.util import units
+from fasthep_smk.config.layers import Layer, entries, merge
+from fasthep_smk.config.requests import AMOUNTS
 from fasthep_smk.util.errors import Finding, not_among, read_value
 
-_PARSED: Mapping[str, Callable[[object], int]] = {
-    "memory": units.parse_bytes,
-    "disk": units.parse_bytes,
-    "walltime": units.parse_duration,
-}
 #: What makes a name a pattern of files.
 _PATTERN = frozenset("*?[/.")
 
@@ -35,14 +30,13 @@ class DatasetSize:
     layers: Mapping[str, Layer]
     amounts: Mapping[str, int]
 
-    def key(self, *leaf: str) -> str:
-        """Return the key of an amount, or of all of them, in its file."""
-        layer = self.layers[leaf[0]] if leaf else self.layer
-        return layer.key_at((self.name, *leaf))
+    def key(self, leaf: str) -> str:
+        """Return the key of an amount in its file."""
+        return self.layers[leaf].key_at((leaf,))
 
     def place(self, leaf: str) -> str:
         """Return where an amount stands, for people."""
-        return self.layers[leaf].place((self.name, leaf))
+        return self.layers[leaf].place((leaf,))
 
     def means(self, dataset: str, file: str, datasets: Iterable[str]) -> bool:
         """Whether a file of a dataset is meant; a name of one of the ``datasets`` is no pattern."""
@@ -53,52 +47,31 @@ class DatasetSize:
         )
 
 
-def of_datasets(
-    sections: Iterable[tuple[str, Mapping[str, object]]],
-) -> tuple[list[DatasetSize], list[Finding]]:
-    """Return what ``execution`` sections, weakest first, each with its file, say of datasets.
+def of_datasets(layers: Iterable[Layer]) -> tuple[list[DatasetSize], list[Finding]]:
+    """Return what ``execution`` sections, weakest first, say of datasets.
 
     Also those of which no amount is said: their names may be wrong. And which amounts cannot be
     read.
     """
     said_in = [
-        Layer(file, "execution.sizes.by_dataset", content)
-        for file, section in sections
-        if (content := _by_dataset(section)) is not None
+        Layer(layer.file, layer.key_at(("sizes",)), layer.content.get("sizes") or {})
+        for layer in layers
     ]
-    merged = merge(said_in)
     sizes: list[DatasetSize] = []
     findings: list[Finding] = []
-    for name, named_in in _names(said_in).items():
-        layers: dict[str, Layer] = {}
+    for name, named_in in entries(said_in, "by_dataset").items():
+        merged = merge(named_in)
+        stated: dict[str, Layer] = {}
         amounts: dict[str, int] = {}
-        for leaf, parse in _PARSED.items():
-            if (layer := merged.origins.get((name, leaf))) is None:
+        for leaf, parse in AMOUNTS.items():
+            if (layer := merged.origins.get((leaf,))) is None:
                 continue
-            key, said = layer.key_at((name, leaf)), merged.get(name, leaf)
-            value = read_value(parse, said, findings, file=layer.file, key=key)
-            if value is not None:
-                amounts[leaf], layers[leaf] = value, layer
-        sizes.append(DatasetSize(name=name, layer=named_in, layers=layers, amounts=amounts))
+            file, key = layer.file, layer.key_at((leaf,))
+            amount = read_value(parse, merged.get(leaf), findings, file=file, key=key)
+            if amount is not None:
+                amounts[leaf], stated[leaf] = amount, layer
+        sizes.append(DatasetSize(name=name, layer=named_in[-1], layers=stated, amounts=amounts))
     return sizes, findings
-
-
-def _names(layers: Iterable[Layer]) -> dict[str, Layer]:
-    """Return the names in layers, weakest first, but for those that a stronger one takes away."""
-    names: dict[str, Layer] = {}
-    for layer in layers:
-        for name, content in layer.content.items():
-            if content is None and name in names:
-                del names[name]
-            else:
-                names[name] = layer
-    return names
-
-
-def _by_dataset(section: Mapping[str, object]) -> Mapping[str, object] | None:
-    sizes = section.get("sizes")
-    by_dataset = sizes.get("by_dataset") if isinstance(sizes, Mapping) else None
-    return by_dataset if isinstance(by_dataset, Mapping) else None
 
 
 def unknown_datasets(
@@ -116,5 +89,5 @@ def unknown_datasets(
             problem="the workflow has no dataset of this name, and no file that matches this "
             "pattern",
             file=size.layer.file,
-            key=size.key(),
+            key=size.layer.key,
         )

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fasthep_smk.util.documents import YamlMapping
+from fasthep_smk.config.layers import Layer
 from fasthep_smk.util.errors import Finding
 
 PACKED = ("packed-venv", "packed-conda", "packed-pixi")
@@ -31,18 +31,17 @@ class Environment:
         return self.type in PACKED
 
 
-def read_environment(said: Iterable[tuple[str, YamlMapping | None]]) -> Environment | None:
+def read_environment(layers: Iterable[Layer]) -> Environment | None:
     """Return the environment that is asked for last.
 
-    ``said`` are files with what stands there, as the schema wants it. One replaces another as a
-    whole: their keys depend on the type.
+    One replaces another as a whole: their keys depend on the type.
     """
-    environment = None
-    for file, section in said:
-        if section:
-            prefix = str(section.get("prefix") or "current").strip()
-            environment = Environment(str(section["type"]), prefix, file, section.get("image"))
-    return environment
+    said = [(layer.file, layer.content.get("environment")) for layer in layers]
+    file, section = next((pair for pair in reversed(said) if pair[1]), ("", None))
+    if section is None:
+        return None
+    prefix = str(section.get("prefix") or "current").strip()
+    return Environment(section["type"], prefix, file, section.get("image"))
 
 
 def runtime_findings(

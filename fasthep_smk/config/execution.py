@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 from fasthep_smk.config import schema
 from fasthep_smk.config.credentials import Requirement, requirements_of
 from fasthep_smk.config.environment import Environment, read_environment, runtime_findings
-from fasthep_smk.config.layers import Layer
-from fasthep_smk.config.pools import make_pools, merged_defaults
+from fasthep_smk.config.layers import Layer, merge
+from fasthep_smk.config.pools import make_pools
 from fasthep_smk.config.requests import SYSTEMS
 from fasthep_smk.config.routing import MEMORY_OPTIONS, Router, stage_needs
 from fasthep_smk.config.settings import CONFIG_KEYS
 from fasthep_smk.config.site import Site, default_profile, with_options
 from fasthep_smk.config.staging import Staging, read_staging, staging_findings
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, Findings, nearest
-from fasthep_smk.util.yaml_values import as_yaml
+from fasthep_smk.util.errors import Finding, Findings, nearest, not_among
 
 if TYPE_CHECKING:
     from fasthep_smk.config.dataset_sizes import DatasetSize
@@ -85,15 +84,15 @@ def _system_of(strategy: str, workflow: str) -> str:
         return "local"
     if strategy in SYSTEMS:
         return strategy
-    close = nearest(strategy, SYSTEMS)
-    raise Findings.one(
-        "fasthep-smk has no such strategy",
+    finding = not_among(
+        strategy,
+        SYSTEMS,
+        problem="fasthep-smk has no such strategy",
         file=workflow,
         key="execution.strategy",
-        value=as_yaml(strategy),
-        expected=", ".join(SYSTEMS),
-        hint=f"did you mean {close!r}?" if close else "you can also choose a site with --profile",
     )
+    hint = finding.hint or "you can also choose a site with --profile"
+    raise Findings([replace(finding, hint=hint)])
 
 
 def read_execution(
@@ -129,49 +128,42 @@ def read_execution(
     layers = [Layer(file, "execution", section or {}) for file, section in sections.items()]
     layers.append(Layer(workflow, "execution", own))
     everywhere = [Layer(site.file, "", site.said), *layers]
-    environment = read_environment(
-        (layer.file, layer.content.get("environment")) for layer in everywhere
-    )
-    staging = read_staging((layer.file, layer.content.get("staging")) for layer in everywhere)
+    environment, staging = read_environment(everywhere), read_staging(merge(everywhere))
     findings = [*staging_findings(staging, environment, site.system)]
     findings += runtime_findings(environment, site.system, transfers=staging.transfers)
-    defaults = merged_defaults(layers)
+    merged = merge(layers)
+    defaults = {
+        kind: (name, merged.origins["default_pools", kind])
+        for kind in ("cpu", "gpu")
+        if (name := merged.get("default_pools", kind)) is not None
+    }
     asked = [
         label
         for item in needs.values()
         for label in (item.require, item.prefer, item.fallback)
         if label
     ]
-    pools = make_pools(layers, site, [*asked, *(name for name, _ in defaults.values())])
+    pools, wrong = make_pools(layers, site, [*asked, *(name for name, _ in defaults.values())])
     router = Router(pools, needs, workflow, defaults, learns=_learns(site))
-    credentials, wrong = requirements_of(everywhere)
-    findings += [*pools.findings, *router.findings(), *wrong]
+    credentials, vain = requirements_of(everywhere)
+    findings += [*wrong, *router.findings(), *vain]
     by_dataset: list[DatasetSize] = []
     if any("sizes" in layer.content for layer in layers):
         from fasthep_smk.config.dataset_sizes import of_datasets
 
-        by_dataset, unread = of_datasets((layer.file, layer.content) for layer in layers)
+        by_dataset, unread = of_datasets(layers)
         findings += unread
     execution = Execution(
         site=site,
         router=router,
         asked=tuple(dict.fromkeys(asked)),
-        notices=tuple(
-            dict.fromkeys(
-                [
-                    *_notices(own, workflow),
-                    *_environment_notices(environment, staging, site),
-                    *pools.warnings,
-                    *router.warnings(),
-                ]
-            )
-        ),
+        notices=(*_notices(own, workflow), *_environment_notices(environment, staging, site)),
         environment=environment,
         staging=staging,
         credentials=credentials,
         by_dataset=tuple(by_dataset),
     )
-    return execution, findings
+    return execution, list({str(finding): finding for finding in findings}.values())
 
 
 def _learns(site: Site) -> bool:
@@ -217,27 +209,18 @@ def _environment_notices(
     return []
 
 
-def _notices(own: YamlMapping, workflow: str) -> list[str]:
-    notices: list[str] = []
+def _notices(own: YamlMapping, workflow: str) -> Iterator[str]:
+    """Yield what of a workflow has no effect here, and is no mistake."""
     backend = str(own.get("backend", "local"))
     if backend not in _LOCAL_BACKENDS:
-        notices.append(
+        yield (
             f"{workflow}: execution.backend: {backend!r} is not used here, because Snakemake "
             "schedules the jobs"
         )
-    known = schema.load("execution")["$defs"]["config"]["properties"]
-    dask = []
+    # Those of Dask, too, are no slips of ours.
+    known = schema.load("config")["$defs"]["config"]["properties"]
     for key in own.get("config") or {}:
-        if key in known:
-            dask += [] if key in (*CONFIG_KEYS, "workers", "n_workers") else [str(key)]
-        elif close := nearest(str(key), CONFIG_KEYS):
-            notices.append(
-                f"{workflow}: execution.config: {str(key)!r} has no effect here: did you mean "
-                f"{close!r}?"
+        if key not in known and (close := nearest(key, CONFIG_KEYS)):
+            yield (
+                f"{workflow}: execution.config: {key!r} has no effect here: did you mean {close!r}?"
             )
-    if dask:
-        notices.append(
-            f"{workflow}: execution.config: these settings of Dask have no effect here: "
-            f"{', '.join(dask)}"
-        )
-    return notices

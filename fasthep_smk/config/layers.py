@@ -20,15 +20,12 @@ Path = tuple[str, ...]
 class Layer:
     """Settings that stand at ``key`` of ``file``.
 
-    ``content`` may be wrapped to fit its place among the settings of a pool: the first ``wrapped``
-    keys of a path are then not in the file. ``renamed`` has the path in the file of a value whose
-    path in ``content`` is another.
+    ``renamed`` has the path in the file of a value whose path in ``content`` is another.
     """
 
     file: str
     key: str
     content: YamlMapping
-    wrapped: int = 0
     renamed: Mapping[Path, Path] = field(default_factory=dict)
 
     def place(self, path: Path = ()) -> str:
@@ -37,7 +34,7 @@ class Layer:
 
     def key_at(self, path: Path = ()) -> str:
         """Return the key of a value in its file."""
-        return key_of(self.key, self.renamed.get(path, path)[self.wrapped :])
+        return key_of(self.key, self.renamed.get(path, path))
 
 
 @dataclass(frozen=True)
@@ -87,3 +84,19 @@ def _lay(
         elif value is not None:
             onto[key] = list(value) if isinstance(value, list) else value
             merged.origins[here] = layer
+
+
+def entries(layers: Iterable[Layer], section: str) -> dict[str, list[Layer]]:
+    """Return the entries of a section by their names, each with its layers, weakest first.
+
+    A ``null`` takes weaker ones away; where there are none, it is an entry that says nothing.
+    """
+    by_name: dict[str, list[Layer]] = {}
+    for layer in layers:
+        for name, content in (layer.content.get(section) or {}).items():
+            if content is None and name in by_name:
+                del by_name[name]
+            else:
+                entry = Layer(layer.file, layer.key_at((section, name)), content or {})
+                by_name.setdefault(name, []).append(entry)
+    return by_name

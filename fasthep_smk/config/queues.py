@@ -7,12 +7,10 @@ A site names them with what each gives, as ``slurm: {partitions: ...}`` and ``ht
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from fasthep_smk.config.requests import Attempt, ResourceRequest, leaf_of
-from fasthep_smk.util import units
+from fasthep_smk.config.requests import AMOUNTS, Attempt, ResourceRequest, leaf_of
 from fasthep_smk.util.errors import Finding
 
 #: What stands for no limit of time.
@@ -29,13 +27,6 @@ _CERN: Mapping[str, object] = {
     "nextweek": "7d",
 }
 _SETS: Mapping[object, Mapping[str, object]] = {CERN: _CERN}
-#: The amounts that may be limited, and how each is read.
-_AMOUNTS: Mapping[str, Callable[[object], int]] = {
-    "cpus": units.parse_count,
-    "memory": units.parse_bytes,
-    "gpus": partial(units.parse_count, least=0),
-    "walltime": units.parse_duration,
-}
 
 
 @dataclass(frozen=True)
@@ -51,7 +42,7 @@ class Queue:
     def shown(self) -> str:
         """Return the name with all limits, for people."""
         request = ResourceRequest(**self.limits)
-        limits = (f"{name} {request.shown(name)}" for name in _AMOUNTS if name in self.limits)
+        limits = (f"{name} {request.shown(name)}" for name in AMOUNTS if name in self.limits)
         return ", ".join([self.name, *limits])
 
 
@@ -71,9 +62,9 @@ def _queue(name: str, own: object) -> Queue:
     said = dict(own) if isinstance(own, Mapping) else {"walltime": own}
     if said.get("walltime") == UNLIMITED:
         del said["walltime"]
-    limited = [amount for amount in _AMOUNTS if said.get(amount) is not None]
+    limited = [amount for amount in AMOUNTS if said.get(amount) is not None]
     try:
-        return Queue(name, {amount: _AMOUNTS[amount](said[amount]) for amount in limited})
+        return Queue(name, {amount: AMOUNTS[amount](said[amount]) for amount in limited})
     except ValueError as error:
         raise ValueError(f"for {name}: {error}") from error
 
@@ -154,38 +145,25 @@ def too_large(
     is_said = any(options.get(key) for key in unless)
     if not queues or is_said or _choice(queues, asked) is not None:
         return None
-    name = next((amount for amount in _AMOUNTS if _excess(amount, asked, queues)), None)
     kind = option.removesuffix("s")
-    hint = f"ask for less, or add a larger {kind} to config.{system}.{option}"
-    if name is None:  # each amount is somewhere, and all of them nowhere
-        requested = ", ".join(
-            f"{amount} {asked.shown(amount)}" for amount in _AMOUNTS if getattr(asked, amount)
-        )
-        return Finding(
-            key=attempt.place("config.walltime"),
-            problem=f"pool {attempt.pool!r} asks for more than any single {kind} has",
-            value=requested,
-            expected=f"at most what one of these has: {'; '.join(map(Queue.shown, queues))}",
-            hint=hint,
-        )
-    largest = max(queues, key=lambda queue: queue.limits[name])
-    most, where = largest.limits[name], f" ({largest.name})"
-    return larger_than(attempt, name, most, f"any {kind}", hint, where=where)
+    requested = ", ".join(
+        f"{amount} {asked.shown(amount)}" for amount in AMOUNTS if getattr(asked, amount)
+    )
+    return Finding(
+        key=attempt.place("config.walltime"),
+        problem=f"pool {attempt.pool!r} asks for more than any single {kind} has",
+        value=requested,
+        expected=f"at most what one of these has: {'; '.join(map(Queue.shown, queues))}",
+        hint=f"ask for less, or add a larger {kind} to config.{system}.{option}",
+    )
 
 
-def larger_than(
-    attempt: Attempt, name: str, most: int, what: str, hint: str, *, where: str = ""
-) -> Finding:
+def larger_than(attempt: Attempt, name: str, most: int, what: str, hint: str) -> Finding:
     """Return that an attempt asks for more of an amount than the ``most`` that something has."""
     return Finding(
         key=attempt.place(leaf_of(name)),
         problem=f"pool {attempt.pool!r} asks for more than {what} has",
         value=f"{name}: {attempt.request.shown(name)}",
-        expected=f"at most {ResourceRequest(**{name: most}).shown(name)}{where}",
+        expected=f"at most {ResourceRequest(**{name: most}).shown(name)}",
         hint=hint,
     )
-
-
-def _excess(name: str, asked: ResourceRequest, queues: Sequence[Queue]) -> bool:
-    limits = [queue.limits[name] for queue in queues if name in queue.limits]
-    return len(limits) == len(queues) and (getattr(asked, name) or 0) > max(limits)

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.units import format_bytes, format_duration
+from fasthep_smk.util.units import (
+    format_bytes,
+    format_duration,
+    parse_bytes,
+    parse_count,
+    parse_duration,
+)
 
 #: The systems that we know; a profile may name any other executor of Snakemake's.
 SYSTEMS = ("local", "slurm", "htcondor")
+#: What a job may ask for, and how each amount is read.
+AMOUNTS: Mapping[str, Callable[[object], int]] = {
+    "cpus": parse_count,
+    "memory": parse_bytes,
+    "disk": parse_bytes,
+    "gpus": partial(parse_count, least=0),
+    "walltime": parse_duration,
+}
 #: Among the origins of an attempt's settings: who says up to how much its memory may grow.
 GROWS_TO = "grows to"
 

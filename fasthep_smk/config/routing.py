@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from fasthep_smk.config import schema
 from fasthep_smk.config.layers import Layer
 from fasthep_smk.config.pools import DEFAULT_POOL, Pool, Pools
-from fasthep_smk.config.requests import GROWS_TO, Attempt, ResourceRequest, Route, leaf_of
+from fasthep_smk.config.requests import (
+    AMOUNTS,
+    GROWS_TO,
+    Attempt,
+    ResourceRequest,
+    Route,
+    leaf_of,
+)
 from fasthep_smk.config.settings import Settings, settings_of
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest, read_value
+from fasthep_smk.util.errors import Finding, not_among, read_value
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 #: Options of sbatch, and commands of HTCondor, that say how much memory a job gets: a pattern.
@@ -24,10 +31,13 @@ MEMORY_OPTIONS = r"--mem\b|--mem-per|--exclusive\b|request_memory"
 
 @dataclass(frozen=True)
 class StageNeeds:
-    """What a stage says under ``execution``. ``timeout`` and ``fallback_after`` are in seconds."""
+    """What a stage says under ``execution``. ``timeout`` and ``fallback_after`` are in seconds.
 
-    stage: str
+    ``own`` is what it sets itself, over what its pool says.
+    """
+
     layer: Layer
+    own: Layer
     require: str | None = None
     prefer: str | None = None
     fallback: str | None = None
@@ -35,15 +45,9 @@ class StageNeeds:
     fallback_after: int | None = None
 
     @property
-    def own(self) -> YamlMapping:
-        """What the stage sets itself, over what its pool says."""
-        content = self.layer.content
-        return {key: content[key] for key in ("resources", "config") if key in content}
-
-    @property
-    def own_layer(self) -> Layer:
-        """The same as the strongest layer of settings."""
-        return Layer(self.layer.file, self.layer.key, self.own)
+    def time_limit(self) -> int | None:
+        """The ``timeout`` of a stage that does not set the walltime of its jobs."""
+        return None if (self.own.content.get("config") or {}).get("walltime") else self.timeout
 
 
 def stage_needs(
@@ -61,32 +65,26 @@ def stage_needs(
         name = str(stage.get("id"))
         place = repr(name) if stage.get("id") else number
         key = f"analysis.stages[{place}].execution"
-        wrong = schema.findings_of(content, "stage", file=workflow, key=key)
+        wrong = schema.findings_of(content, "stage_execution", file=workflow, key=key)
         if not wrong and content.get("require") and content.get("prefer"):
-            wrong = [
-                Finding(
-                    file=workflow,
-                    key=key,
-                    problem="has both require and prefer",
-                    value=f"require: {content['require']}, prefer: {content['prefer']}",
-                    expected="require (only that pool) or prefer (that pool first)",
-                )
-            ]
+            expected = "require (only that pool) or prefer (that pool first)"
+            problem = "has both require and prefer"
+            wrong = [Finding(file=workflow, key=key, problem=problem, expected=expected)]
         times = {}
         for word in ("timeout", "fallback_after") if not wrong else ():
             value, at = content.get(word), f"{key}.{word}"
             times[word] = read_value(units.parse_duration, value, wrong, file=workflow, key=at)
-        if wrong:
-            findings += wrong
-            continue
-        needs[name] = StageNeeds(
-            stage=name,
-            layer=Layer(workflow, key, content),
-            require=_text(content.get("require")),
-            prefer=_text(content.get("prefer")),
-            fallback=_text(content.get("fallback")),
-            **times,
-        )
+        if not wrong:
+            own = {word: content[word] for word in ("resources", "config") if word in content}
+            needs[name] = StageNeeds(
+                layer=Layer(workflow, key, content),
+                own=Layer(workflow, key, own),
+                require=_text(content.get("require")),
+                prefer=_text(content.get("prefer")),
+                fallback=_text(content.get("fallback")),
+                **times,
+            )
+        findings += wrong
     return needs, findings
 
 
@@ -94,6 +92,7 @@ def stage_needs(
 class Router:
     """Routes stages. ``retries`` is how often the site tries again a stage that does not say.
 
+    ``defaults`` are the pools of stages that name none, for ``cpu`` and ``gpu``, and who says so.
     ``learns``: where no memory is given, jobs ask for what earlier ones took.
     """
 
@@ -105,18 +104,25 @@ class Router:
     learns: bool = False
 
     def findings(self) -> list[Finding]:
-        """Return names that no pool has, and stages that ask for more than their pool has."""
-        findings = [*self._default_findings()]
-        for needs in self.needs.values():
-            for word in ("require", "prefer", "fallback"):
-                label = getattr(needs, word)
-                if label and self.pools.named(label) is None:
-                    findings.append(self._unknown(needs.layer, word, label))
-        if not findings:
-            for stage in self.needs:
-                findings += self._too_much(stage)
-            findings += self._nowhere_to_go()
-        return findings
+        """Return names that no pool has, or else what stages ask for that no pool has."""
+        named = [
+            *(
+                (layer, ("default_pools", kind), label)
+                for kind, (label, layer) in self.defaults.items()
+            ),
+            *(
+                (needs.layer, (word,), label)
+                for needs in self.needs.values()
+                for word in ("require", "prefer", "fallback")
+                if (label := getattr(needs, word))
+            ),
+        ]
+        unknown = [
+            self._unknown(layer, path, label)
+            for layer, path, label in named
+            if self.pools.named(label) is None
+        ]
+        return unknown or [finding for stage in self.needs for finding in self._impossible(stage)]
 
     def without_gpu(self, stages: Iterable[str]) -> Iterable[Finding]:
         """Yield which of ``stages``, all of which need a GPU, go to a pool that has none."""
@@ -137,10 +143,6 @@ class Router:
                     "'default_pools.gpu' for all GPU stages",
                 )
 
-    def warnings(self) -> list[str]:
-        """Return what is odd about what stages ask for themselves."""
-        return [text for needs in self.needs.values() for text in settings_of([needs.own_layer])[2]]
-
     def measures(self, pool: str, stages: Iterable[str]) -> tuple[str, ...]:
         """Return which amounts jobs of ``stages`` ask for in a pool as earlier ones took them.
 
@@ -153,7 +155,7 @@ class Router:
         if not settings.measured:
             return ()
         needs = self.needs.get(leader or "")
-        own = needs.own if needs else {}
+        own = needs.own.content if needs else {}
         memory = (own.get("resources") or {}).get("memory")
         timed = (own.get("config") or {}).get("walltime") or (needs and needs.timeout)
         has_time = settings.request.walltime is not None and not timed
@@ -169,7 +171,7 @@ class Router:
         """Return what tells whether two stages may share a job: equal keys may."""
         first, last, _ = self._choose(stage, needs_gpu=needs_gpu)
         needs = self.needs.get(stage or "")
-        own = {**needs.own, "timeout": needs.timeout} if needs else {"timeout": None}
+        own = {**needs.own.content, "timeout": needs.timeout} if needs else {"timeout": None}
         after = self._fallback_after(stage, first, last)
         return json.dumps([first.name, last.name if last else None, after, own], sort_keys=True)
 
@@ -230,9 +232,9 @@ class Router:
 
     def _settings(self, pool: Pool, stage: str | None) -> Settings:
         needs = self.needs.get(stage or "")
-        if needs is None or not needs.own:
+        if needs is None or not needs.own.content:
             return pool.settings
-        return settings_of((*pool.layers, needs.own_layer))[0]
+        return settings_of((*pool.layers, needs.own))[0]
 
     def _choose(
         self, stage: str | None, *, needs_gpu: bool = False
@@ -241,9 +243,6 @@ class Router:
         label = needs and (needs.require or needs.prefer)
         if needs is not None and label:
             why = f"{'require' if needs.require else 'prefer'}: {label}"
-            others = self.pools.also(label)
-            if others:
-                why += f" (also in {', '.join(others)})"
         elif needs_gpu and self.defaults.get("gpu"):
             label, why = self.defaults["gpu"][0], "the stage needs a GPU (see default_pools.gpu)"
         elif self.defaults.get("cpu"):
@@ -258,97 +257,43 @@ class Router:
         assert first is not None, "names are checked by findings()"
         return first, last, why
 
-    def _default_findings(self) -> Iterable[Finding]:
-        for kind, (label, layer) in self.defaults.items():
-            pool = self.pools.named(label)
-            if pool is None:
-                yield self._unknown(layer, kind, label)
-                continue
-            gpus = pool.settings.request.gpus
-            if (kind == "gpu") == bool(gpus):
-                continue
-            problem, expected = {
-                "gpu": ("this pool has no GPU", "a pool with resources: {gpus: 1}"),
-                "cpu": (
-                    "this pool's workers have GPUs, which jobs that use only CPUs would block",
-                    "a pool without gpus",
-                ),
-            }[kind]
-            yield Finding(
-                file=layer.file,
-                key=layer.key_at((kind,)),
-                problem=problem,
-                value=as_yaml(label),
-                expected=expected,
-            )
-
-    def _unknown(self, layer: Layer, word: str, label: str) -> Finding:
-        names = list(self.pools.by_name)
-        classes = [name for name in self.pools.classes if name not in names]
-        profiles = [name for name in self.pools.profiles if name not in names]
-        offered = [name for name in self.pools.site_profiles if name not in [*names, *classes]]
+    def _unknown(self, layer: Layer, path: tuple[str, ...], label: str) -> Finding:
         pool = key_of("execution.pools", [label])
-        hint = f"add {pool} to the workflow, or a pool profile {label!r} to the site's pools.yaml"
-        problem = "no pool or resource class of this name"
-        if label in self.pools.classes:
-            problem = "no pool provides this resource class"
-            hint = f"add {pool}: {{resources: {label}}}"
-        elif label in profiles:
-            hint = f"add {pool}: {{use: {label}}}"
-        elif close := nearest(label, [*names, *classes, *profiles]):
-            hint = f"did you mean {close!r}?"
-        return Finding(
+        finding = not_among(
+            label,
+            dict.fromkeys([*self.pools.by_name, *self.pools.offered]),
+            problem="no pool or resource class of this name",
             file=layer.file,
-            key=layer.key_at((word,)),
-            problem=problem,
-            value=as_yaml(label),
-            expected=f"one of the pools: {', '.join(map(_shown, names))}"
-            if label in self.pools.classes
-            else ", ".join(map(_shown, [*names, *classes, *offered])),
-            hint=hint,
+            key=layer.key_at(path),
         )
+        hint = f"add {pool} to the workflow, or a pool profile {label!r} to the site's pools.yaml"
+        return replace(finding, hint=finding.hint or hint)
 
-    def _nowhere_to_go(self) -> Iterable[Finding]:
-        """Yield what says how long jobs wait for a pool that have no other to go to."""
-        routes = [(needs, *self._choose(needs.stage)[:2]) for needs in self.needs.values()]
-        for needs, first, last in routes:
-            if needs.fallback_after is not None and last in (None, first):
-                fallback = needs.layer.key_at(("fallback",))
-                yield _no_fallback(needs.layer, f"add {fallback}: the pool that jobs then go to")
-        used = [first for _, first, _ in routes] + [self._choose(None)[0]]
-        left = {first.name for _, first, last in routes if last not in (None, first)}
-        for pool in {pool.name: pool for pool in used if pool.name not in left}.values():
-            layers = [layer for layer in pool.layers if "fallback_after" in layer.content]
-            if pool.settings.fallback_after is not None and layers:
-                hint = f"add 'fallback: POOL' to 'execution' of a stage that uses {pool.name!r}"
-                yield _no_fallback(layers[-1], hint)
-
-    def _too_much(self, stage: str) -> list[Finding]:
+    def _impossible(self, stage: str) -> Iterator[Finding]:
+        """Yield what a stage asks for that its pools do not have."""
         needs = self.needs[stage]
         first, last, _ = self._choose(stage)
-        findings: list[Finding] = []
-        for pool in [first, *([last] if last else [])]:
-            asked = ResourceRequest()
-            if needs.own:
-                settings, wrong, _ = settings_of((*pool.layers, needs.own_layer))
-                findings += wrong
-                asked = settings.request
-            if needs.timeout is not None and not (needs.own.get("config") or {}).get("walltime"):
-                asked = replace(asked, walltime=needs.timeout)
-            findings += self._exceeds(needs, pool, asked)
-        return list({str(item): item for item in findings}.values())
-
-    def _exceeds(self, needs: StageNeeds, pool: Pool, asked: ResourceRequest) -> Iterable[Finding]:
-        resources = needs.own.get("resources") or {}
-        for name in ("cpus", "memory", "disk", "gpus", "walltime"):
-            if name != "walltime" and name not in resources:
-                continue
-            path: tuple[str, ...] = ("resources", name)
-            if name == "walltime":
-                by_timeout = needs.timeout is not None and asked.walltime == needs.timeout
-                path = ("timeout",) if by_timeout else ("config", "walltime")
-            key = needs.layer.key_at(path)
-            yield from more_than_a_worker(pool, name, asked, self.workflow, key)
+        if needs.fallback_after is not None and last in (None, first):
+            yield Finding(
+                file=needs.layer.file,
+                key=needs.layer.key_at(("fallback_after",)),
+                problem="there is no fallback: jobs would have no other pool to go to",
+                value=as_yaml(needs.layer.content["fallback_after"]),
+                expected="a fallback to another pool next to this key",
+            )
+        for pool in [first] if last is None else [first, last]:
+            settings, findings = settings_of((*pool.layers, needs.own))
+            yield from findings
+            limit = needs.time_limit
+            asked = replace(settings.request, walltime=limit or settings.request.walltime)
+            for name in AMOUNTS:
+                path: tuple[str, ...] = ("resources", name)
+                if name == "walltime":
+                    path = ("timeout",) if limit else ("config", "walltime")
+                elif name not in (needs.own.content.get("resources") or {}):
+                    continue
+                key = needs.layer.key_at(path)
+                yield from more_than_a_worker(pool, name, asked, self.workflow, key)
 
 
 def more_than_a_worker(
@@ -369,17 +314,6 @@ def more_than_a_worker(
         )
 
 
-def _no_fallback(layer: Layer, hint: str) -> Finding:
-    return Finding(
-        file=layer.file,
-        key=layer.key_at(("fallback_after",)),
-        problem="there is no fallback: jobs would have no other pool to go to",
-        value=as_yaml(layer.content["fallback_after"]),
-        expected="a fallback to another pool next to this key",
-        hint=hint,
-    )
-
-
 def _size(pool: Pool, name: str) -> int | None:
     """Return how much of something a worker of a pool has; ``None`` if it is not given."""
     stated = pool.settings.origins
@@ -394,11 +328,6 @@ def _says_memory(settings: Settings) -> bool:
     return settings.request.memory is not None or bool(
         re.search(MEMORY_OPTIONS, repr(settings.options))
     )
-
-
-def _shown(name: str) -> str:
-    """Return a name as it is, or in quotes if it could be misread."""
-    return name if name.isidentifier() else repr(name)
 
 
 def _text(value: object) -> str | None:

@@ -6,28 +6,25 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import resources
-from typing import Any, cast
+from typing import Any
 
 import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import create, extend
-from referencing import Registry, Resource
 
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Doubt, Finding, is_slip, nearest
 from fasthep_smk.util.yaml_files import read_as
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
-#: The schemas, by package and file: of what this package reads, and of FAST-HEP's language.
-EXECUTION = ("fasthep_smk.config", "execution.schema.json")
-LANGUAGE = ("fasthep_smk.flow", "language.schema.json")
-#: How the second refers to the first: by its path, so that editors find it.
-_EXECUTION_PATH = "../config/execution.schema.json"
-#: Before the names of our parts in one schema of both, which have some of the same name ("stage").
-_OURS = "execution-"
+#: The schema of FAST-HEP's language, which refers to that of what this package reads by its path,
+#: so that editors find it. No definition has a name in both.
+_LANGUAGE = ("fasthep_smk.flow", "language.schema.json")
+_EXECUTION = ("fasthep_smk.config", "execution.schema.json")
 
 
 def _is_number(_: object, value: object) -> bool:
@@ -63,8 +60,6 @@ _PROBLEMS = {
     "maxItems": "is too long",
     "uniqueItems": "contains an item twice",
 }
-#: A node, its place, and what the schema says of that.
-_Left = tuple[yaml.Node, tuple[str | int, ...], list[JsonObject]]
 #: The end of a text. Python takes one before a newline for it, too; JSON schema does not.
 _END = re.compile(r"\$(?=[|)]|$)")
 
@@ -83,7 +78,6 @@ _Validator = create(
     type_checker=_TYPES,
 )
 
-_Schema = bool | Mapping[str, object]
 #: Yields what a keyword of ours refuses: validator, value of the keyword, instance, schema.
 Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
 
@@ -92,16 +86,10 @@ class Refusal(ValidationError):
     """What a keyword of ours refuses, in its own words. ``path`` leads on from where it stands."""
 
     def __init__(
-        self,
-        problem: str,
-        *,
-        path: Iterable[str | int] = (),
-        value: str | None = None,
-        expected: str | None = None,
-        hint: str | None = None,
+        self, problem: str, *, path: Iterable[str | int] = (), **details: str | None
     ) -> None:
         super().__init__(problem, path=path)
-        self.value, self.expected, self.hint = value, expected, hint
+        self.finding = Finding(problem=problem, **details)
 
 
 def validator(keywords: Mapping[str, Keyword]) -> Any:
@@ -115,21 +103,27 @@ def is_comment(key: str) -> bool:
 
 
 @cache
-def load(part: str, schema: tuple[str, str] = EXECUTION) -> JsonObject:
-    """Return the schema of one of its ``$defs``: ``execution``, ``smk``, ``site`` and others."""
-    return {**_document(schema), "$ref": f"#/$defs/{part}"}
+def bundled() -> JsonObject:
+    """Return the schema of a whole workflow, and of all else that people write, as one document."""
+    text = _text(_LANGUAGE).replace(f"../config/{_EXECUTION[1]}#", "#")
+    language = json.loads(text, object_hook=_written_out)
+    return {**language, "$defs": {**language["$defs"], **json.loads(_text(_EXECUTION))["$defs"]}}
 
 
-def bundled() -> dict[str, object]:
-    """Return the schema of a whole workflow as one document, which refers to no other file."""
-    language, execution = _document(LANGUAGE), _document(EXECUTION)
-    parts = {
-        f"{_OURS}{name}": _pointed(part, {"#/$defs/": f"#/$defs/{_OURS}"})
-        for name, part in execution["$defs"].items()
-    }
-    whole = _pointed(language, {f"{_EXECUTION_PATH}#/$defs/": f"#/$defs/{_OURS}"})
-    assert isinstance(whole, dict)
-    return {**whole, "$defs": {**whole["$defs"], **parts}}
+def _text(schema: tuple[str, str]) -> str:
+    package, name = schema
+    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def load(part: str) -> JsonObject:
+    """Return the schema of one of the definitions: ``workflow``, ``execution``, ``site`` …"""
+    return {"$defs": bundled()["$defs"], "$ref": f"#/$defs/{part}"}
+
+
+def holds(part: str) -> bool:
+    """Whether there is a definition of this name."""
+    return part in bundled()["$defs"]
 
 
 def _listed(keys: Mapping[str, JsonObject]) -> str:
@@ -140,32 +134,6 @@ def _listed(keys: Mapping[str, JsonObject]) -> str:
         if name not in _SELDOM and not str(said.get("description")).startswith("not read")
     ]
     return f"{', '.join(names)} and {last}" if names else last
-
-
-def _pointed(content: object, starts: Mapping[str, str]) -> object:
-    """Return a part of a schema, with other starts of what it refers to."""
-    if isinstance(content, list):
-        return [_pointed(item, starts) for item in content]
-    if not isinstance(content, dict):
-        return content
-    pointed = {key: _pointed(value, starts) for key, value in content.items()}
-    reference = pointed.get("$ref")
-    for old, new in starts.items():
-        if isinstance(reference, str) and reference.startswith(old):
-            pointed["$ref"] = new + reference[len(old) :]
-    return pointed
-
-
-def holds(part: str, schema: tuple[str, str]) -> bool:
-    """Whether there is a definition of this name."""
-    return part in _document(schema)["$defs"]
-
-
-@cache
-def _document(schema: tuple[str, str]) -> JsonObject:
-    package, name = schema
-    text = resources.files(package).joinpath(name).read_text(encoding="utf-8")
-    return dict(json.loads(text, object_hook=_written_out if schema == LANGUAGE else None))
 
 
 def _written_out(part: JsonObject) -> JsonObject:
@@ -184,22 +152,12 @@ def _written_out(part: JsonObject) -> JsonObject:
     return part
 
 
-@cache
-def _registry() -> Registry[_Schema]:
-    """Return the schemas that another one may refer to."""
-    document: Resource[_Schema] = Resource.from_contents(_document(EXECUTION))
-    empty: Registry[_Schema] = Registry()
-    filled: Registry[_Schema] = empty.with_resource(_EXECUTION_PATH, document)
-    return filled
-
-
 def findings_of(
     content: object,
     part: str,
     *,
     file: str,
     key: str = "",
-    schema: tuple[str, str] = EXECUTION,
     validator: Any = _Validator,
     is_newer: Callable[[], bool] = lambda: False,
 ) -> list[Finding]:
@@ -216,19 +174,15 @@ def findings_of(
     if odd:
         return odd
     errors = sorted(
-        validator(load(part, schema), registry=_registry()).iter_errors(content),
+        validator(load(part)).iter_errors(content),
         key=lambda error: (str(error.json_path), error.validator != "type"),
     )
     findings: list[Finding] = []
     wrong: set[str] = set()
-    unknown: dict[str, dict[str, str | None]] = {}
-    for error in errors:
-        if error.validator == "additionalProperties" and isinstance(error.schema, dict):
-            unknown.setdefault(error.json_path, {}).update(_unknown(error.instance, error.schema))
     for error in errors:
         # What is of the wrong type is not also too small.
         if error.json_path not in wrong:
-            findings += _findings(error, file, key, unknown.get(error.json_path, {}), is_newer)
+            findings += _findings(error, file, key, is_newer)
         if error.validator == "type":
             wrong.add(str(error.json_path))
     return findings
@@ -237,59 +191,59 @@ def findings_of(
 def misread(root: yaml.Node | None, part: str, *, file: str) -> Iterator[Finding]:
     """Yield names that are no text to YAML, and numbers to the base of 8 or 60.
 
-    ``root`` is a workflow, a profile or a site, as ``part`` says. Numbers with colons in a site
-    and below ``execution`` are times.
+    ``root`` is a workflow, a profile or a site, as ``part`` says.
     """
-    left: list[_Left] = [(root, (), [*_with_referred(_parts()[part], "")])] if root else []
     seen = set[int]()
-    while left:
-        node, path, parts = left.pop()
+
+    def below(
+        node: yaml.Node, path: tuple[str | int, ...], parts: list[JsonObject]
+    ) -> Iterator[Finding]:
         if id(node) in seen or (path and str(path[-1]).startswith("x-")):
-            continue
+            return
         seen.add(id(node))
         if isinstance(node, yaml.SequenceNode):
-            below = _below(parts, 0, "")
-            left += [(item, (*path, n), below) for n, item in reversed([*enumerate(node.value)])]
+            for number, item in enumerate(node.value):
+                yield from below(item, (*path, number), _below(parts, number, ""))
         elif isinstance(node, yaml.MappingNode):
-            named = [(name.value, value) for name, value in reversed(node.value)]
+            named = [(name.value, value) for name, value in node.value]
             op = str(next((value.value for name, value in named if name == "op"), ""))
             if op and not op.startswith("hep."):  # a style for a renderer of the user's
-                parts = [part for part in parts if part is not _parts()["style"]]
+                parts = [part for part in parts if part is not bundled()["$defs"]["style"]]
             for name, value in named:
                 if name == "<<":
-                    left.append((value, path, parts))
+                    yield from below(value, path, parts)
                 elif isinstance(name, str):
-                    left.append((value, (*path, name), _below(parts, name, op)))
+                    yield from below(value, (*path, name), _below(parts, name, op))
         elif (read := read_as(node)) is not None:
-            kind = _KINDS[node.tag.rpartition(":")[2]]
-            digits = node.value.replace("_", "").lstrip("+-0") or "0"
-            plain = f"-{digits}" if node.value.startswith("-") else digits
-            number = None
-            counts = part != "site" and "execution" not in path
-            if kind in ("integer", "number") and counts and plain != read:  # 007 is 7
-                number = _OTHER_NUMBER.fullmatch(node.value)
-            is_text = _takes_text(parts, kind)
-            hint = f"write {as_yaml(node.value)}, in quotes" if is_text else None
-            if not is_text and number and number[1]:
-                hint = f"write {plain}, or put it in quotes if it is a text"
-            if is_text or number:
-                yield Finding(
-                    file=file,
-                    key=key_of("", path) or None,
-                    problem=f"must be text, but YAML reads it as {read}"
-                    if is_text
-                    else f"YAML reads this as {read}",
-                    value=node.value,
-                    at=f"{file}, line {node.start_mark.line + 1}",
-                    hint=hint,
-                )
+            # In a site and below execution, numbers with two colons are times.
+            counts = (part != "site" and "execution" not in path) or node.value.count(":") == 1
+            if finding := _misread(node, read, parts, counts=counts):
+                at = f"{file}, line {node.start_mark.line + 1}"
+                yield replace(finding, file=file, key=key_of("", path) or None, at=at)
+
+    if root is not None:
+        yield from below(root, (), [*_with_referred(bundled()["$defs"][part], "")])
 
 
-@cache
-def _parts() -> JsonObject:
-    """Return all definitions: those of ours only if FAST-HEP's language has none of that name."""
-    whole = cast("JsonObject", bundled()["$defs"])
-    return {**{name.removeprefix(_OURS): part for name, part in whole.items()}, **whole}
+def _misread(
+    node: yaml.Node, read: str, parts: list[JsonObject], *, counts: bool
+) -> Finding | None:
+    """Return what is wrong with a text that YAML reads as something else, if that is not meant."""
+    kind = _KINDS[node.tag.rpartition(":")[2]]
+    if _takes_text(parts, kind):
+        problem = f"must be text, but YAML reads it as {read}"
+        hint = f"write {as_yaml(node.value)}, in quotes"
+        return Finding(problem=problem, value=node.value, hint=hint)
+    digits = node.value.replace("_", "").lstrip("+-0") or "0"
+    plain = f"-{digits}" if node.value.startswith("-") else digits
+    number = _OTHER_NUMBER.fullmatch(node.value)
+    if kind not in ("integer", "number") or not counts or plain == read or not number:  # 007 is 7
+        return None
+    return Finding(
+        problem=f"YAML reads this as {read}",
+        value=node.value,
+        hint=f"write {plain}, or put it in quotes if it is a text" if number[1] else None,
+    )
 
 
 def _with_referred(part: JsonObject, op: str) -> Iterator[JsonObject]:
@@ -298,7 +252,7 @@ def _with_referred(part: JsonObject, op: str) -> Iterator[JsonObject]:
     name = str(part.get("$ref", "")).removeprefix("#/$defs/") or part.get("x-part", "")
     if name == "op":
         name = op if "." in op else ""
-    for more in (_parts().get(name), part.get("then")):
+    for more in (bundled()["$defs"].get(name), part.get("then")):
         if isinstance(more, dict):
             yield from _with_referred(more, op)
 
@@ -331,30 +285,20 @@ def _takes_text(parts: Iterable[JsonObject], kind: str) -> bool:
 
 
 def _findings(
-    error: ValidationError,
-    file: str,
-    start: str,
-    unknown: Mapping[str, str | None],
-    is_newer: Callable[[], bool],
+    error: ValidationError, file: str, start: str, is_newer: Callable[[], bool]
 ) -> Iterator[Finding]:
-    """Yield what an error says. ``unknown`` are the keys there that nothing reads."""
+    """Yield what an error says."""
     key = key_of(start, error.absolute_path)
     if isinstance(error, Refusal):
-        yield Finding(
-            file=file,
-            key=key or None,
-            problem=error.message,
-            value=error.value,
-            expected=error.expected,
-            hint=error.hint,
-        )
+        yield replace(error.finding, file=file, key=key or None)
         return
     value: Any = error.instance
     schema: JsonObject = error.schema if isinstance(error.schema, dict) else {}
     expected = str(schema.get("description") or "something else")
     if error.validator == "additionalProperties":
         known = [str(name) for name in schema.get("properties", {})]
-        shown = [name for name in known if "of Dask" not in _described(schema, name)]
+        described = schema.get("properties", {})
+        shown = [name for name in known if "of Dask" not in str(described[name].get("description"))]
         # Which keys there are may depend on the value of another one.
         other = f" with {schema['x-with']}" if "x-with" in schema else ""
         for name, close in _unknown(value, schema).items():
@@ -369,18 +313,15 @@ def _findings(
             )
         return
     if error.validator == "required":
-        # One error for each name that is missing: all of them are told with the first.
-        lacking = [name for name in schema["required"] if name not in value]
-        if error.message.startswith(repr(lacking[0])):
-            # A key that is misspelt, or that stands in the place of all others, is told as such.
-            meant = set(filter(None, unknown.values()))
-            if unknown and not meant and len(lacking) > 1 and lacking == schema["required"]:
-                return
-            for name in [name for name in lacking if name not in meant]:
-                there = schema.get("properties", {}).get(name, {}).get("description")
-                yield Finding(
-                    file=file, key=key_of(key, [name]), problem="is missing", expected=there
-                )
+        required = schema["required"]
+        name = next(name for name in required if error.message.startswith(repr(name)))
+        # A key that is misspelt, or that stands in the place of all others, is told as such.
+        unknown = _unknown(value, schema) if schema.get("additionalProperties") is False else {}
+        meant = set(filter(None, unknown.values()))
+        instead = unknown and not meant and len(required) > 1 and not value.keys() & set(required)
+        if name not in meant and not instead:
+            there = schema.get("properties", {}).get(name, {}).get("description")
+            yield Finding(file=file, key=key_of(key, [name]), problem="is missing", expected=there)
         return
     yield Finding(
         file=file,
@@ -413,10 +354,6 @@ def _hint(error: ValidationError, schema: JsonObject) -> str | None:
         close = nearest(value, [name for name in schema["enum"] if name is not None])
         return f"did you mean {close!r}?" if close else None
     return None
-
-
-def _described(schema: JsonObject, name: str) -> str:
-    return str(schema["properties"][name].get("description", ""))
 
 
 def _problem(error: ValidationError) -> str:

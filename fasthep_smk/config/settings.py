@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from fasthep_smk.config.layers import Layer, Merged, merge
-from fasthep_smk.config.requests import SYSTEMS, Pilot, ResourceRequest
+from fasthep_smk.config.requests import AMOUNTS, SYSTEMS, Pilot, ResourceRequest, leaf_of
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, read_value
@@ -53,17 +52,12 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
-def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[str]]:
-    """Return what layers say, merged and read, with what cannot be read and what is odd."""
+def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding]]:
+    """Return what layers say, merged and read, with what cannot be read."""
     merged = merge(own for layer in layers for own in _in_each_systems_words(layer))
     read = _Reader(merged)
-    request = ResourceRequest(
-        cpus=read(units.parse_count, "resources", "cpus") or 1,
-        memory=read(units.parse_bytes, "resources", "memory"),
-        disk=read(units.parse_bytes, "resources", "disk"),
-        gpus=read(_count_or_none, "resources", "gpus") or 0,
-        walltime=read(units.parse_duration, "config", "walltime"),
-    )
+    amounts = {name: read(parse, *leaf_of(name).split(".")) for name, parse in AMOUNTS.items()}
+    request = ResourceRequest(**{name: n for name, n in amounts.items() if n is not None})
     read(_words, "config", "slurm", "extra")
     read(units.parse_duration, "config", "htcondor", "max_runtime")
     read(_queues, "config", "slurm", "partitions")
@@ -71,37 +65,34 @@ def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[
     settings = Settings(
         workers=read(units.parse_count, "workers"),
         request=request,
-        retries=read(_count_or_none, "config", "retries"),
-        growth=read(_factor, "config", "memory_growth") or 2.0,
+        retries=merged.get("config", "retries"),
+        growth=float(merged.get("config", "memory_growth") or 2),
         measured=_MEASURED.get(merged.get("config", "sizes")),
-        partitions_per_job=read(units.parse_count, "config", "partitions_per_job") or 1,
+        partitions_per_job=merged.get("config", "partitions_per_job") or 1,
         pilot=_pilot(read, merged.get("config", "pilot")),
         fallback_after=read(units.parse_duration, "fallback_after"),
         options={system: dict(merged.get("config", system) or {}) for system in _OPTIONS},
         origins={".".join(leaf): layer.place(leaf) for leaf, layer in merged.origins.items()},
     )
-    return settings, read.findings, _warnings(merged)
+    return settings, read.findings
 
 
 def _in_each_systems_words(layer: Layer) -> Iterator[Layer]:
     """Yield a layer with FAST-HEP's ``queue`` and ``account`` as options of each batch system."""
-    config = layer.content.get("config")
-    if not isinstance(config, Mapping) or not any(word in config for word in _WORDS):
+    config = layer.content.get("config") or {}
+    rest = {key: value for key, value in config.items() if key not in _WORDS}
+    if len(rest) == len(config):
         yield layer
         return
-    # A null takes back what weaker layers say, not what stands beside it.
-    emptied = {system: None for system in _OPTIONS if config.get(system, {}) is None}
-    if emptied:
-        yield Layer(layer.file, layer.key, {"config": emptied}, layer.wrapped)
-    new = {key: value for key, value in config.items() if key not in _WORDS}
+    yield replace(layer, content={**layer.content, "config": rest})
+    words: dict[str, dict[str, object]] = {}
     renamed: dict[tuple[str, ...], tuple[str, ...]] = {}
     for word in (word for word in _WORDS if word in config):
         for system, option in _WORDS[word].items():
-            own = new.get(system) or {}
-            if option not in own:
-                new[system] = {option: config[word], **own}
+            if option not in (config.get(system) or {}):  # the system's own word wins
+                words.setdefault(system, {})[option] = config[word]
                 renamed["config", system, option] = ("config", word)
-    yield Layer(layer.file, layer.key, {**layer.content, "config": new}, layer.wrapped, renamed)
+    yield Layer(layer.file, layer.key, {"config": words}, renamed)
 
 
 class _Reader:
@@ -122,38 +113,10 @@ def _queues(value: object) -> object:
 
 
 def _pilot(read: _Reader, value: object) -> Pilot | None:
-    if not value and not isinstance(value, Mapping):
-        return None
-    if not isinstance(value, Mapping):  # true
-        return Pilot()
-    return Pilot(
-        tasks=read(units.parse_count, "config", "pilot", "tasks") or 1,
-        walltime=read(units.parse_duration, "config", "pilot", "walltime"),
-    )
-
-
-def _warnings(merged: Merged) -> list[str]:
-    warnings: list[str] = []
-    walltime = merged.get("config", "walltime")
-    origin = merged.origin("config", "walltime")
-    if type(walltime) is int and origin is not None and walltime > 0:
-        warnings.append(
-            f"{origin.place(('config', 'walltime'))}: {walltime} is read as seconds, that is "
-            f"{units.format_duration(walltime)}. YAML reads 12:00:00 without quotes as a number, "
-            "so put quotes around times"
-        )
-    for key in merged.get("config") or {}:
-        layer = merged.origin("config", key)
-        if not (key in CONFIG_KEYS or key.startswith("x-") or layer is None):
-            warnings.append(
-                f"{layer.place(('config', key))}: this setting of Dask has no effect here, "
-                "because Snakemake schedules the jobs"
-            )
-    return warnings
-
-
-def _count_or_none(value: object) -> int:
-    return units.parse_count(value, least=0)
+    if not isinstance(value, Mapping):
+        return Pilot() if value else None
+    walltime = read(units.parse_duration, "config", "pilot", "walltime")
+    return Pilot(tasks=value.get("tasks") or 1, walltime=walltime)
 
 
 def _words(value: object) -> list[str]:
@@ -163,12 +126,3 @@ def _words(value: object) -> list[str]:
         raise ValueError(
             "words as in a shell, with all quotation marks closed and no backslash at the end"
         ) from error
-
-
-def _factor(value: object) -> float:
-    if not isinstance(value, int | float) or not math.isfinite(value) or value < 1:
-        raise ValueError(
-            "a number, 1 to 100: a job that ran out of memory is run again with this many times "
-            "the memory"
-        )
-    return float(value)

@@ -6,7 +6,9 @@ That may be ``default`` (for every pool), ``pool_profiles`` by name, ``limits``,
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from fasthep_smk.config.secret_urls import secret_findings
 from fasthep_smk.config.site import PROFILE_FILES, Site, snakemake_folders
 from fasthep_smk.util import executor_plugins as plugins
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, Findings, invalid, nearest, read_value
+from fasthep_smk.util.errors import Finding, Findings, invalid, not_among, read_value
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.ownership import problem_of
 from fasthep_smk.util.units import parse_bytes, parse_duration
@@ -96,14 +98,13 @@ def _find(profile: str, key: str) -> Path | None:
     """Return the folder of a profile; ``None`` for the plain settings of a batch system."""
     if not profile.strip():
         raise Findings.one("the name is empty", key=key, expected="a folder or a name")
-    folder = Path(profile[:4000]).expanduser()
-    if len(folder.name) > 255:
-        raise Findings.one("there is no such profile", key=key, value=f"{profile[:50]}...")
-    if folder.is_dir() and any((folder / name).exists() for name in PROFILE_FILES):
+    folder = Path(profile).expanduser()
+    # os.path: of a name that is too long, nothing is there.
+    if any(os.path.exists(folder / name) for name in PROFILE_FILES):  # noqa: PTH110
         return folder.resolve()
     known: list[str] = [*SYSTEMS]
     for top in snakemake_folders():
-        if "/" not in profile and (top / profile).is_dir():
+        if "/" not in profile and os.path.isdir(top / profile):  # noqa: PTH112
             return (top / profile).resolve()
         known += [item.name for item in top.glob("*") if item.is_dir()] if top.is_dir() else []
     if profile in SYSTEMS:
@@ -112,15 +113,11 @@ def _find(profile: str, key: str) -> Path | None:
     if profile in ours:
         return _PROFILES / profile
     known += [name for name in ours if name not in known]
-    problem = "has no config.yaml" if folder.is_dir() else "there is no such profile"
-    close = nearest(profile, known)
-    raise Findings.one(
-        problem,
-        key=key,
-        value=as_yaml(profile),
-        expected=f"a folder with a config.yaml, or one of {', '.join(known)}",
-        hint=f"did you mean {close!r}?" if close else None,
-    )
+    has_none = os.path.isdir(folder)  # noqa: PTH112
+    problem = "has no config.yaml" if has_none else "there is no such profile"
+    finding = not_among(profile, known, problem=problem, file=None, key=key)
+    expected = f"a folder with a config.yaml, or one of {', '.join(known)}"
+    raise Findings([replace(finding, expected=expected)])
 
 
 def _refuse_of_others(folder: Path, profile: str, key: str, workflow: Path) -> None:

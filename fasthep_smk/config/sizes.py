@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from fasthep_smk.config import schema
-from fasthep_smk.util import units
+from fasthep_smk.config.requests import AMOUNTS
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, not_among, read_value
 from fasthep_smk.util.yaml_files import load_each_key_once
@@ -41,39 +41,40 @@ def read_sizes(path: Path) -> list[Size]:
     """Return what a file of sizes says.
 
     Raises:
-        WrongArgument: there is no such file, or it is a folder.
+        WrongArgument: there is no such file.
         Findings: it cannot be read, or something in it is wrong.
     """
-    if path.is_dir():
-        written = path / "sizes.yaml"
-        close = f"did you mean {written}?" if written.is_file() else None
-        raise _not_one("is a folder, not a file of sizes", path, hint=close)
     try:
         content = load_each_key_once(path)
     except FileNotFoundError:
-        raise _not_one("there is no such file", path) from None
+        raise WrongArgument.one(
+            "there is no such file",
+            key="--sizes",
+            value=str(path),
+            expected="a file that 'fasthep-smk sizes > sizes.yaml' has written",
+        ) from None
     findings = schema.findings_of(content, "sizes", file=str(path))
     entries = [] if findings else cast("YamlMapping", content)["sizes"]
     sizes = list(_sizes(entries, str(path), findings))
-    findings += [] if findings else _twice(sizes)
+    firsts: dict[object, Size] = {}
+    for size in sizes:
+        first = firsts.setdefault((size.scope, frozenset(size.stages), size.pool), size)
+        if first is not size:
+            problem = f"repeats what {first.key} sets for the same jobs"
+            findings.append(Finding(file=size.file, key=size.key, problem=problem))
     if findings:
         raise Findings(findings)
     return sizes
-
-
-def _not_one(problem: str, path: Path, hint: str | None = None) -> WrongArgument:
-    expected = "a file that 'fasthep-smk sizes > sizes.yaml' has written"
-    return WrongArgument(
-        [Finding(key="--sizes", problem=problem, value=str(path), expected=expected, hint=hint)]
-    )
 
 
 def _sizes(entries: Sequence[YamlMapping], file: str, findings: list[Finding]) -> Iterator[Size]:
     for number, entry in enumerate(entries):
         key, ask = f"sizes[{number}]", entry.get("ask") or {}
         amounts = {
-            name: read_value(parse, ask.get(name), findings, file=file, key=f"{key}.ask.{name}")
-            for name, parse in (("memory", units.parse_bytes), ("walltime", units.parse_duration))
+            name: read_value(
+                AMOUNTS[name], ask.get(name), findings, file=file, key=f"{key}.ask.{name}"
+            )
+            for name in ("memory", "walltime")
         }
         yield Size(
             stages=tuple(entry["stages"]),
@@ -83,21 +84,6 @@ def _sizes(entries: Sequence[YamlMapping], file: str, findings: list[Finding]) -
             key=key,
             **amounts,
         )
-
-
-def _twice(sizes: Iterable[Size]) -> Iterator[Finding]:
-    """Yield entries of a rule that has one already."""
-    firsts: dict[object, Size] = {}
-    for size in sizes:
-        first = firsts.setdefault((size.scope, frozenset(size.stages), size.pool), size)
-        if first is not size:
-            yield Finding(
-                file=size.file,
-                key=size.key,
-                problem=f"repeats what {first.key} sets for the same jobs",
-                value=", ".join(size.stages),
-                expected="one entry for each combination of scope, stages and pool",
-            )
 
 
 def unknown_names(

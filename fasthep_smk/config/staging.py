@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fasthep_smk.config.environment import Environment
-from fasthep_smk.util.documents import YamlMapping
+from fasthep_smk.config.layers import Merged
 from fasthep_smk.util.errors import Finding
 
 #: Where jobs can be sent what they need.
@@ -37,22 +37,15 @@ class Staging:
         return self.transfers and system != "local"
 
 
-def read_staging(said: Iterable[tuple[str, YamlMapping | None]]) -> Staging:
-    """Return how files reach jobs.
-
-    ``said`` are files with what stands there, as the schema wants it; a later one wins, key by key.
-    """
-    staging = Staging()
-    for file, section in said:
-        if section:
-            shared = section.get("shared")
-            staging = Staging(
-                str(section.get("mode") or staging.mode),
-                staging.shared if shared is None else tuple(map(str, shared)),
-                section.get("folder") or staging.folder,
-                file if section.get("mode") else staging.file,
-            )
-    return staging
+def read_staging(merged: Merged) -> Staging:
+    """Return how files reach jobs, by what a site and a workflow say together."""
+    mode = merged.origin("staging", "mode")
+    return Staging(
+        merged.get("staging", "mode") or "shared",
+        tuple(merged.get("staging", "shared") or ()),
+        merged.get("staging", "folder"),
+        mode.file if mode else "",
+    )
 
 
 def staging_findings(
@@ -61,14 +54,10 @@ def staging_findings(
     """Yield why jobs cannot be sent what they need, on a batch system."""
     if not staging.sends(system):
         return
+    mode = {"file": staging.file, "key": "staging.mode", "value": "'transfer'"}
     if system not in _SENDERS:
-        yield Finding(
-            file=staging.file,
-            key="staging.mode",
-            problem=f"fasthep-smk cannot send files to jobs of executor {system!r}",
-            value="'transfer'",
-            expected="shared, or a site with Slurm or HTCondor",
-        )
+        problem = f"fasthep-smk cannot send files to jobs of executor {system!r}"
+        yield Finding(problem=problem, expected="shared, or a site with Slurm or HTCondor", **mode)
         return
     if system == "slurm" and not staging.folder:
         yield Finding(
@@ -80,9 +69,7 @@ def staging_findings(
         )
     if environment is None or (environment.type, environment.prefix) == _CURRENT:
         yield Finding(
-            file=staging.file,
-            key="staging.mode",
             problem="jobs that do not see this machine's files need an environment of their own",
-            value="'transfer'",
             expected="environment: {type: packed-venv}, or a shared-prefix that exists on workers",
+            **mode,
         )

@@ -70,7 +70,7 @@ def _parts(content: YamlMapping, registry: Registry) -> Iterator[tuple[str, str,
             rest = {name: value for name, value in params.items() if name != "style"}
             yield "style", f"{key}.params", rest
             renders.append((f"{key}.params", {"style": {"op": op, **mapping(params.get("style"))}}))
-        elif is_published(registry, "transforms", op) and schema.holds(op, schema.LANGUAGE):
+        elif is_published(registry, "transforms", op) and schema.holds(op):
             yield op, f"{key}.params", stage.get("params") or {}
         for place, render in renders:
             style = render.get("style")

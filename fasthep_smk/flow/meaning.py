@@ -215,7 +215,7 @@ def _of_patches(
         op, original = str(node.impl), meta.get("variation_of")
         if original is None or node.params == plan.get_node(str(original)).params:
             continue
-        if is_published(plan.registry, "transforms", op) and schema.holds(op, schema.LANGUAGE):
+        if is_published(plan.registry, "transforms", op) and schema.holds(op):
             key = f"{_template(mapping(meta.get('variation')), document)}.patch"
             yield from vocabulary.findings(node.params, op, file=workflow, key=key)
 

@@ -75,7 +75,6 @@ class Vocabulary:
             part,
             file=file,
             key=key,
-            schema=schema.LANGUAGE,
             validator=self._validator,
             is_newer=release.is_newer,
         )

@@ -118,7 +118,7 @@ def test_a_translation_says_where_it_is(analysis: Path) -> None:
 
 
 def test_what_is_wrong_is_an_exception(analysis: Path) -> None:
-    with pytest.raises(TypeError, match="no option 'chunksize'; did you mean 'chunk_size'"):
+    with pytest.raises(RunFailed, match=r"no option --chunksize(.|\n)*did you mean --chunk-size"):
         fasthep_smk.run("workflow.yaml", cwd=analysis, chunksize=30)
     with pytest.raises(RunFailed, match="other"):
         fasthep_smk.run("other.yaml", cwd=analysis)

@@ -34,7 +34,8 @@ from snakemake.cli import get_argument_parser
 
 import fasthep_smk
 from fasthep_smk import api
-from fasthep_smk.cli.parser import make_parser, names_of_options, parse
+from fasthep_smk.cli.parser import make_parser, parse
+from fasthep_smk.cli.usage import subcommands
 from fasthep_smk.config import schema
 from fasthep_smk.util.errors import UsageError
 
@@ -248,12 +249,11 @@ def _in_yaml(text: str, part: str) -> Iterator[str]:
     except yaml.YAMLError as error:
         yield str(error)
         return
-    where = schema.LANGUAGE if schema.holds(part or "workflow", schema.LANGUAGE) else None
-    if where is None and not schema.holds(part, schema.EXECUTION):
+    name = part or "workflow"
+    if not schema.holds(name):
         yield f"there is no part {part!r} of a schema"
         return
-    name = part or "workflow"
-    for one in schema.findings_of(content, name, file="", schema=where or schema.EXECUTION):
+    for one in schema.findings_of(content, name, file=""):
         top = not re.search(r"[.\[]", one.key or "")
         if not (name == "workflow" and top and one.problem == "is missing"):
             yield str(one)
@@ -323,7 +323,7 @@ def _call(node: ast.Call, known: dict[str, object]) -> str | None:
     names = {one.arg for one in node.keywords if one.arg}
     parameters = inspect.signature(function).parameters
     if "options" in parameters:
-        names -= set(names_of_options(function.__name__))
+        names -= {action.dest for action in subcommands(make_parser())[function.__name__]._actions}
         names -= {name for name in parameters if name != "options"}
     if unknown := names - set(parameters):
         return f"{function.__name__} has no argument {', '.join(sorted(unknown))}"

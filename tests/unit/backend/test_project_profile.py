@@ -1,4 +1,4 @@
-"""``enable`` writes one file, which FAST-HEP's profiles lead to; ``disable`` removes that alone."""
+"""``enable`` writes one file, which FAST-HEP's profiles lead to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hepflow.compiler.profiles import expand_profile_names
 
-from fasthep_smk.backend.project_profile import PATH, disable, enable
+from fasthep_smk.backend.project_profile import PATH, enable
 from fasthep_smk.util.errors import Findings
 
 OURS = "fasthep_smk:registry"
@@ -22,21 +22,9 @@ def test_each_profile_of_fasthep_leads_to_the_backend(name: str, tmp_path: Path)
     assert [one.removeprefix("hepflow:") for one in found if one != OURS] == before
 
 
-def test_enabling_twice_and_disabling_leaves_nothing(tmp_path: Path) -> None:
-    assert enable(tmp_path).written
-    assert not enable(tmp_path).written
-    assert disable(tmp_path) == tmp_path / PATH
-    assert list(tmp_path.iterdir()) == []
-    assert disable(tmp_path) is None
-
-
-def test_what_else_is_there_stays(tmp_path: Path) -> None:
-    own = tmp_path / ".hepflow/profiles/mine.yaml"
-    own.parent.mkdir(parents=True)
-    own.write_text("registry: {}\n")
-    assert enable(tmp_path).apart == ["mine"]
-    disable(tmp_path)
-    assert own.read_text() == "registry: {}\n"
+def test_enabling_twice_changes_nothing(tmp_path: Path) -> None:
+    assert enable(tmp_path) == (tmp_path / PATH, True)
+    assert enable(tmp_path) == (tmp_path / PATH, False)
 
 
 def test_a_registry_of_the_users_is_refused_with_the_lines_to_add(tmp_path: Path) -> None:
@@ -45,20 +33,9 @@ def test_a_registry_of_the_users_is_refused_with_the_lines_to_add(tmp_path: Path
     own.write_text("includes: ['hepflow:registry', mine]\n")
     with pytest.raises(Findings, match=r"- hepflow:registry\n +- fasthep_smk:registry"):
         enable(tmp_path)
-    with pytest.raises(Findings, match="is not removed, because somebody has edited it"):
-        disable(tmp_path)
     (own.parent / "mine.yaml").write_text(f"includes: ['{OURS}']\n")
-    assert not enable(tmp_path).written, "it leads there already"
+    assert enable(tmp_path) == (own, False), "it leads there already"
     assert own.read_text() == "includes: ['hepflow:registry', mine]\n"
-
-
-def test_an_edited_file_is_not_removed(tmp_path: Path) -> None:
-    enable(tmp_path)
-    with (tmp_path / PATH).open("a") as stream:
-        stream.write("  - mine\n")
-    with pytest.raises(Findings, match="is not removed, because somebody has edited it"):
-        disable(tmp_path)
-    assert (tmp_path / PATH).is_file()
 
 
 @pytest.mark.parametrize("what", ["link", "folder"])
@@ -66,9 +43,8 @@ def test_what_is_no_file_is_left_alone(what: str, tmp_path: Path) -> None:
     path = tmp_path / PATH
     path.parent.mkdir(parents=True)
     path.symlink_to("nowhere") if what == "link" else path.mkdir()
-    for change in (enable, disable):
-        with pytest.raises(Findings, match=str(PATH)):
-            change(tmp_path)
+    with pytest.raises(Findings, match=str(PATH)):
+        enable(tmp_path)
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ sizes:
         ),
         (
             "sizes: [{stages: [A, B], pool: p}, {stages: [B, A], pool: p}]",
-            "sizes.yaml: sizes[1]: repeats what sizes[0] sets for the same jobs\n    found: B, A",
+            "sizes.yaml: sizes[1]: repeats what sizes[0] sets for the same jobs",
         ),
     ],
 )
@@ -85,20 +85,6 @@ def test_what_is_wrong_in_a_file_is_said_with_its_place(
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(WrongArgument, match="there is no such file"):
         read_sizes(tmp_path / "sizes.yaml")
-
-
-def test_a_folder_is_no_file_of_sizes(tmp_path: Path) -> None:
-    with pytest.raises(WrongArgument) as error:
-        read_sizes(tmp_path)
-    (finding,) = error.value.findings
-    assert str(finding).splitlines() == [
-        "--sizes: is a folder, not a file of sizes",
-        f"    found: {tmp_path}",
-        "    expected: a file that 'fasthep-smk sizes > sizes.yaml' has written",
-    ]
-    said(tmp_path, "sizes: []")
-    with pytest.raises(WrongArgument, match=r"did you mean .*/sizes\.yaml\?"):
-        read_sizes(tmp_path)
 
 
 def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:

@@ -438,7 +438,7 @@ def test_a_number_that_yaml_reads_as_another_is_named(tmp_path: Path) -> None:
 def test_the_keys_of_styles_are_those_of_the_renderers(block: str, module: str, name: str) -> None:
     """A release of FAST-HEP's that reads another key fails here."""
     found = getattr(importlib.import_module(f"fasthep_render.{module}"), name)
-    known = schema.load("style", schema.LANGUAGE)["$defs"]["style"]["properties"][block]
+    known = schema.bundled()["$defs"]["style"]["properties"][block]
     assert {one.name for one in dataclasses.fields(found)} == set(known["properties"]) - {
         "use",
         "with",
@@ -457,7 +457,7 @@ def test_the_words_of_styles_are_at_least_those_of_the_renderers(
     block: str, module: str, name: str
 ) -> None:
     found = importlib.import_module(f"fasthep_render.{module}")
-    known = schema.load("style", schema.LANGUAGE)["$defs"]["style"]["properties"][block]
+    known = schema.bundled()["$defs"]["style"]["properties"][block]
     hints = typing.get_type_hints(getattr(found, name))
     for key, hint in hints.items():
         listed = [one for one in (hint, *typing.get_args(hint)) if "Literal[" in str(one)[:16]]

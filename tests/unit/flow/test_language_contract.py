@@ -53,8 +53,8 @@ READERS = [
     ("lower_graph", "_expand_hist_variation_axis", "variations", "hep.hist/variations"),
     ("lower_graph", "_expand_hist_variation_axis", "axis", "axis"),
     ("lower_graph", "_render_axis_from_hist_axis", "axis", "axis"),
-    ("execution", "normalize_global_execution", "raw", "execution-execution"),
-    ("execution", "normalize_stage_execution", "raw", "execution-stage"),
+    ("execution", "normalize_global_execution", "raw", "execution"),
+    ("execution", "normalize_stage_execution", "raw", "stage_execution"),
 ]
 #: What the compiler keeps for itself in the same mappings.
 ITS_OWN = {"_graph_node_id", "_meta_output_layout", "_meta_stage_id", "_meta_workflow_kind"}

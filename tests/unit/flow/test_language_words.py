@@ -55,7 +55,7 @@ def test_a_misspelt_word_of_the_language(place: slips.Place, word: str) -> None:
         found += schema.findings_of(document.get(section, {}), section, file="w.yaml", key=section)
     for stage in (document.get("analysis") or {}).get("stages") or ():
         said = stage.get("execution", {})
-        found += schema.findings_of(said, "stage", file="w.yaml", key="execution")
+        found += schema.findings_of(said, "stage_execution", file="w.yaml", key="execution")
     assert is_told(found, word, odd), "\n".join(map(str, found))
 
 
@@ -64,7 +64,5 @@ def test_a_misspelt_word_of_an_operation_or_a_style(
     part: str, place: slips.Place, word: str
 ) -> None:
     odd = slips.slip(word, 2)
-    found = schema.findings_of(
-        slips.only(place, odd), part, file="w.yaml", key="here", schema=schema.LANGUAGE
-    )
+    found = schema.findings_of(slips.only(place, odd), part, file="w.yaml", key="here")
     assert is_told(found, word, odd), "\n".join(map(str, found))
