@@ -20,7 +20,7 @@ _OURS = "fasthep_smk:registry"
 _TEXT = f"""\
 # With this file, "fasthep run --backend snakemake" finds fasthep-smk. The file takes the place of
 # FAST-HEP's profile "registry", which the profiles "basic", "hep" and "hep_debug" include.
-# "fasthep-smk enable" wrote this file. To undo this, delete the file.
+# "fasthep-smk enable" wrote this file, and "fasthep-smk disable" removes it.
 includes:
   - hepflow:registry
   - {_OURS}
@@ -54,6 +54,26 @@ def enable(folder: Path) -> tuple[Path, bool]:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_text(path, _TEXT)
     return path, there is None
+
+
+def disable(folder: Path) -> Path | None:
+    """Remove what :func:`enable` has written; return which file that was.
+
+    Raises:
+        Findings: the file was edited since, or is another one.
+    """
+    path = folder / PATH
+    there = _content(path)
+    if there is None:
+        return None
+    if there != _TEXT:
+        raise Findings.one(
+            "is not removed, because somebody has edited it or 'enable' did not write it",
+            file=str(path),
+            hint=f"delete it yourself, or remove {_OURS} from its includes",
+        )
+    path.unlink()
+    return path
 
 
 def _content(path: Path) -> str | None:

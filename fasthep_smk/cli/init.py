@@ -1,6 +1,6 @@
 """A first analysis that works: a workflow, an operation of one's own, and events to run it on.
 
-And the profile of a project by which ``fasthep run`` finds the backend: ``enable``.
+And the profile of a project by which ``fasthep run`` finds the backend: ``enable``, ``disable``.
 """
 
 from __future__ import annotations
@@ -47,6 +47,13 @@ def do_enable(options: argparse.Namespace) -> int:
     path, written = project_profile.enable(options.folder)
     print(f"{'written' if written else 'there already'}: {path}")
     print("fasthep run workflow.yaml --outdir build --backend snakemake --strategy local")
+    return 0
+
+
+def do_disable(options: argparse.Namespace) -> int:
+    """Remove the profile of a project."""
+    removed = project_profile.disable(options.folder)
+    print("nothing to remove" if removed is None else f"removed: {removed}")
     return 0
 
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "clean": "fasthep_smk.cli.clean",
     "compare": "fasthep_smk.contrib.report.command",
     "completion": "fasthep_smk.cli.completion",
+    "disable": "fasthep_smk.cli.init",
     "doctor": "fasthep_smk.cli.doctor",
     "enable": "fasthep_smk.cli.init",
     "explain": "fasthep_smk.cli.explain",

@@ -468,7 +468,15 @@ def _add_backend(commands: Commands) -> None:
         "'fasthep run workflow.yaml --outdir build --backend snakemake --strategy slurm' runs an "
         "unmodified workflow as fasthep-smk does. Existing files are not overwritten.",
     )
-    _add_folder(enable, "the folder in which you call fasthep run (default: the current one)")
+    disable = commands.add_parser(
+        "disable",
+        help="undo 'enable'",
+        description="Remove the file that 'enable' has written, unless somebody has edited it.",
+    )
+    for command in (enable, disable):
+        _add_folder(
+            command, "the folder in which you call 'fasthep run' (default: the current one)"
+        )
 
 
 def misplaced(extra: list[str]) -> str | None:

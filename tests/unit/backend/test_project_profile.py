@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hepflow.compiler.profiles import expand_profile_names
 
-from fasthep_smk.backend.project_profile import PATH, enable
+from fasthep_smk.backend.project_profile import PATH, disable, enable
 from fasthep_smk.util.errors import Findings
 
 OURS = "fasthep_smk:registry"
@@ -20,6 +20,18 @@ def test_each_profile_of_fasthep_leads_to_the_backend(name: str, tmp_path: Path)
     found = expand_profile_names([name], project_root=tmp_path)
     assert OURS in found
     assert [one.removeprefix("hepflow:") for one in found if one != OURS] == before
+
+
+def test_what_was_written_is_removed_unless_it_was_edited(tmp_path: Path) -> None:
+    enable(tmp_path)
+    assert disable(tmp_path) == tmp_path / PATH
+    assert disable(tmp_path) is None
+    enable(tmp_path)
+    with (tmp_path / PATH).open("a") as stream:
+        stream.write("  - mine\n")
+    with pytest.raises(Findings, match="is not removed, because somebody has edited it"):
+        disable(tmp_path)
+    assert (tmp_path / PATH).is_file()
 
 
 def test_enabling_twice_changes_nothing(tmp_path: Path) -> None:
