@@ -121,7 +121,7 @@ def make_parser() -> Parser:
     forecast = commands.add_parser(
         "forecast",
         help="estimate the time and resources of the remaining jobs; run nothing",
-        description="Estimate the time, core-hours, memory and disk of the remaining jobs. The "
+        description="Estimate the time, core-hours and disk of the remaining jobs. The "
         "estimate uses finished jobs, such as those of a sample. Nothing is run or written.",
     )
     forecast.add_argument("--json", action="store_true", help="print JSON, in seconds and bytes")

@@ -134,7 +134,7 @@ _OPEN = "others may write to this {noun}"
 _HANDING_ON = "others may write to new files in this {noun}"
 #: Whoever opens one would wait for ever. Where each job has its files, they are replaced.
 _SPECIAL = "a pipe, a socket or a device cannot be in a {noun}"
-_BY_JOB = ("smk/work", "smk/old", "smk/stage", "smk/benchmarks", "debug/distributed/logs")
+_BY_JOB = ("smk/work", "smk/old", "smk/stage", "debug/distributed/logs")
 
 
 def _look(top: Path, only: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:

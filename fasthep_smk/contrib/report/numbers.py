@@ -42,8 +42,8 @@ def duration(seconds: float) -> str:
 
 @_number
 def percent(share: float) -> str:
-    """Return a share in percent, with four digits at most."""
-    return f"{share * 100:.4g} %"
+    """Return a share in percent, with four digits at most; what is not all is not shown as all."""
+    return "> 99.99 %" if 0.99995 <= share < 1 else f"{share * 100:.4g} %"
 
 
 def change(before: float | None, after: float | None) -> Number:

@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import NoReturn
 
 NO_ROOM, DAMAGED, NOT_OURS, NOT_HERE = 75, 76, 77, 78
-#: Seconds after its last start for which an environment that nobody uses stays when another comes;
-#: and after which a first part that nobody unpacks is one that was left behind.
-STAYS, STALE = 3600, 600
+#: Seconds after its last start for which an environment that nobody uses stays when another lacks
+#: room; and after which a first part that nobody unpacks is one that was left behind.
+STAYS, STALE = 60, 600
 #: What unpacking leaves free on a disk, in bytes.
 LEFT_FREE = 50_000_000
 
@@ -142,12 +142,16 @@ def make_way(cache: Cache, key: str, boot: Path, size: int, making: str) -> bool
         _discard(boot)
         return False
     _tidy(cache, key, boot, alone=making != "-")
-    for use in cache.folder.glob("*.use"):
-        if use.stem != key and (cache.folder / use.stem).is_dir() and evict(cache, use):
-            cache.log(f"removed {use.stem}")
     files = (path for path in boot.rglob("*") if path.is_file() and not path.is_symlink())
     there = sum(path.stat().st_size for path in files)
-    needed, free = size - there + LEFT_FREE, shutil.disk_usage(cache.folder).free
+    needed = size - there + LEFT_FREE
+    others = [use for use in cache.folder.glob("*.use") if use.stem != key]
+    for use in sorted(others, key=lambda use: use.stat().st_mtime):
+        if needed <= shutil.disk_usage(cache.folder).free:
+            break
+        if (cache.folder / use.stem).is_dir() and evict(cache, use):
+            cache.log(f"removed {use.stem}")
+    free = shutil.disk_usage(cache.folder).free
     if needed > free:
         amounts = f"{free / 1e6:.1f} MB are free, {needed / 1e6:.1f} MB are needed"
         raise Stop(NO_ROOM, f"no room in {cache.folder}: {amounts}")
@@ -199,20 +203,27 @@ def _unpack(archive: Path, offset: int, digest: str, target: Path) -> None:
     )
     assert tar.stdin is not None
     assert tar.stderr is not None
-    read = hashlib.sha256()
+    read, unread = hashlib.sha256(), ""
     with ThreadPoolExecutor(1) as pool:
         # It has a line for each file that finds no room: nobody else would read them meanwhile.
         stderr = pool.submit(tar.stderr.read)
-        with contextlib.suppress(BrokenPipeError), archive.open("rb") as stream, tar.stdin:
-            stream.seek(offset)
-            while piece := stream.read(1 << 20):
-                read.update(piece)
-                tar.stdin.write(piece)
+        with contextlib.suppress(BrokenPipeError), tar.stdin:
+            try:
+                with archive.open("rb") as stream:
+                    stream.seek(offset)
+                    while piece := stream.read(1 << 20):
+                        read.update(piece)
+                        tar.stdin.write(piece)
+            except BrokenPipeError:  # tar has ended, and says why
+                raise
+            except OSError as error:
+                unread = f"it cannot be read: {error.strerror}"
     message, status = stderr.result().decode(errors="replace").strip(), tar.wait()
     if "No space left" in message or "quota" in message:
         raise Stop(NO_ROOM, f"no room in {target.parent}: {message.splitlines()[0]}")
     if status or read.hexdigest() != digest:
-        raise Stop(DAMAGED, f"{archive} is damaged: {message or 'its checksum differs'}")
+        why = unread or message or "its checksum differs"
+        raise Stop(DAMAGED, f"{archive} is damaged: {why}")
 
 
 def _tidy(cache: Cache, key: str, boot: Path, *, alone: bool) -> None:
