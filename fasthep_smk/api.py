@@ -77,6 +77,8 @@ def run(
         raise TypeError("snakemake must be a list of arguments, each a string")
     if options.get("dry_run"):
         raise TypeError("a dry run has no results: call translate() or type fasthep-smk -n")
+    if "help" in options:
+        raise TypeError("there is no option 'help' here: call help(fasthep_smk.run)")
     extra, build = list(snakemake), _build(options, cwd)
     _call("run", workflow, options, cwd, ["--", *extra] if extra else [])
     variation = options.get("variation")

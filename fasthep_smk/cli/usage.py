@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Collection, Iterable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fasthep_smk.util.errors import UsageError, nearest
 from fasthep_smk.util.names import printable
@@ -15,7 +15,10 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises what is wrong."""
+    """A parser that raises what is wrong, and takes no beginnings of options for them."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
         """Refuse a command line.

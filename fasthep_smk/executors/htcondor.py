@@ -1,4 +1,4 @@
-"""Snakemake that is patient with HTCondor: ``python -m`` this module, then as usual.
+"""Snakemake that is patient with HTCondor. ``run/snakemake_process.py`` starts it.
 
 Snakemake's plugin (0.3) gives the whole run up when the schedd does not answer one single time.
 Schedds are restarted, and have busy hours.

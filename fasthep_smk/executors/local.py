@@ -1,4 +1,4 @@
-"""Snakemake for this machine: ``python -m`` this module, then as usual."""
+"""Snakemake for this machine. ``run/snakemake_process.py`` starts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snakemake with any other executor: ``python -m`` this module, then as usual.
+"""Snakemake with any other executor. ``run/snakemake_process.py`` starts it.
 
 The plugin runs jobs as it does. What it submits is noted, so that a run that is killed does not
 leave jobs that are not recorded.

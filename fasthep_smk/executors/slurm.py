@@ -1,4 +1,4 @@
-"""Snakemake that loses no job of Slurm's: ``python -m fasthep_smk.executors.slurm``.
+"""Snakemake that loses no job of Slurm's. ``run/snakemake_process.py`` starts it.
 
 When Slurm's controller does not answer for half a minute, Snakemake's plugin (2.8) forgets all jobs
 under way and waits for ever; a job that cannot be submitted then uses up its attempts. And the

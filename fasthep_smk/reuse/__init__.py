@@ -149,6 +149,8 @@ class _Comparison:
         self._name_bundle()
         self._archive_damaged()
         missing = [(rule, job) for rule, job in jobs if job.folder not in self.valid]
+        if missing and self.verify:
+            self._remove_damaged_products()  # what is damaged is not adopted
         if missing:
             missing = self._adopt(missing)
         self._remove_damaged_products()

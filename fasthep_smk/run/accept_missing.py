@@ -46,6 +46,22 @@ def to_leave_out(error: JobsFailed, translation: Translation, limit: Limit) -> d
     return missing
 
 
+def lost_with_others(error: JobsFailed, translation: Translation) -> bool:
+    """Whether partitions are missing only because they shared a batch job with a failed one.
+
+    A batch job ends with the first of its partitions that fails: the rest of them has not run.
+    """
+    if not translation.placement.together:
+        return False
+    lost = {
+        (job.partition.dataset, job.partition.part)
+        for rule in translation.rules
+        for job in rule.jobs.values()
+        if job.partition and not (translation.build / job.folder / layout.RECORD).exists()
+    }
+    return bool(lost - translation.left_out - _failed(error, translation).keys())
+
+
 def last_word(translation: Translation, limit: Limit) -> str:
     """Return what a run must say last if its results lack partitions: which, and why."""
     without = translation.settings.without
@@ -68,8 +84,6 @@ def last_word(translation: Translation, limit: Limit) -> str:
 
 def _failed(error: JobsFailed, translation: Translation) -> dict[Place, str]:
     """Return the partitions of the failed jobs.
-
-    What shared a batch job with one of them may not have run, and runs in the next round.
 
     Raises:
         JobsFailed: other jobs failed, too.

@@ -47,12 +47,14 @@ def run_to_the_end(
             time.
     """
     limit = translation.settings.accept_missing
-    done, rounds_left = 0, _ROUNDS + len(translation.rules)
+    done, rounds_left, apart = 0, _ROUNDS + len(translation.rules), False
     more: list[str] = []
     while True:
         rounds_left -= 1
         try:
-            done += start(translation.written, more)
+            alone = [f"{rule}=1" for rule in translation.placement.together] if apart else []
+            groups = ["--group-components", *alone] if alone else []
+            done += start(translation.written, [*more, *groups])
             changes = _changes(translation)
             if not changes:
                 return done, translation
@@ -79,6 +81,13 @@ def run_to_the_end(
                 print(
                     f"{error}\nsome jobs failed because files are damaged or have changed: "
                     "all failed jobs run again",
+                    file=sys.stderr,
+                )
+            elif not apart and accept_missing.lost_with_others(error, translation):
+                apart = True
+                print(
+                    f"{error}\npartitions that shared a batch job with a failed one run again, "
+                    "each in a batch job of its own",
                     file=sys.stderr,
                 )
             else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -291,6 +292,13 @@ def require_plugin(name: str) -> None:
     if module is not None and importlib.util.find_spec(module) is None:
         package = f"'fasthep-smk[{name}]'" if name in SYSTEMS else distribution_of(name)
         raise UsageError(f"Snakemake's plugin for {name} is not installed: pip install {package}")
+
+
+def require_commands(name: str) -> None:
+    """Raise ``UsageError`` if none of a system's commands is in PATH: nothing tells of its jobs."""
+    commands = list(system(name).COMMANDS)
+    if commands and not any(map(shutil.which, commands)):
+        raise UsageError(f"no command of {name} is in PATH: {', '.join(commands)}")
 
 
 def common_resources(attempt: Attempt) -> dict[str, int]:

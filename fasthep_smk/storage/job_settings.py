@@ -69,7 +69,8 @@ class Requests(TypedDict):
     ``by_dataset`` are those of jobs that ask for something else than others of their rule.
     ``submitted_as`` are digests of that and of all else that they are submitted with.
     ``fallback_after`` is how many seconds jobs of a rule wait for the pool of an attempt before
-    they go to that of the last.
+    they go to that of the last. ``spread`` are rules whose jobs use several processes if cpus are
+    idle.
     """
 
     system: str
@@ -78,6 +79,7 @@ class Requests(TypedDict):
     by_dataset: dict[str, Apart]
     submitted_as: dict[str, list[str]]
     fallback_after: dict[str, int]
+    spread: list[str]
 
 
 def place_in(wildcards: Mapping[str, str]) -> str:

@@ -323,9 +323,17 @@ def written(build: Path, launch: Path) -> Made:
 
 
 def inherited(build: Path, folders: Iterable[str]) -> list[str]:
-    """Return the digests in the records of finished jobs, by their folders."""
-    heads = (read_head(build / folder) for folder in folders)
-    return list(dict.fromkeys(digest for head in heads if head for digest in head.observed))
+    """Return the digests in the records of finished jobs, by their folders.
+
+    Raises:
+        ValueError: a record cannot be read: what its job has read would not be known.
+    """
+    heads = {folder: read_head(build / folder) for folder in folders}
+    if unread := [folder for folder, head in heads.items() if head is None]:
+        raise ValueError(f"{unread[0]} has no record that can be read")
+    return list(
+        dict.fromkeys(digest for head in heads.values() if head for digest in head.observed)
+    )
 
 
 @cache

@@ -133,6 +133,8 @@ class TakenOver:
             shared += [(entry, {ARCHIVE: archive}) for entry in entries]
             content = products.save(folder, [], declared=declared)
         else:
+            if source:
+                products.check(source[0], source[1], ARCHIVE)
             adopted = (source[0], entries) if source else None
             content = products.save(folder, written, declared=declared, adopted=adopted)
         for entry, described in shared:

@@ -17,7 +17,7 @@ from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.config.routing import Router
 from fasthep_smk.config.site import Site, as_two_levels
 from fasthep_smk.plan.rules import Rule, asked_by
-from fasthep_smk.translate.profile import ALL, Placement
+from fasthep_smk.translate.profile import ALL, WRITTEN, Placement, written_amount
 from fasthep_smk.util.errors import Finding, not_among
 from fasthep_smk.util.units import format_duration
 from fasthep_smk.util.yaml_values import as_yaml
@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     from fasthep_smk.plan.amounts import KnownOf
     from fasthep_smk.storage.measured import History
 
-#: How Snakemake calls amounts, how we do, and their units in bytes or seconds; 0: text for people.
-_WRITTEN = {
-    "mem": ("memory", 0), "mem_mb": ("memory", 10**6), "mem_mib": ("memory", 2**20),
-    "htcondor_request_mem_mb": ("memory", 2**20), "disk": ("disk", 0), "disk_mb": ("disk", 10**6),
-    "disk_mib": ("disk", 2**20), "htcondor_request_disk_mb": ("disk", 2**20),
-    "runtime": ("walltime", 60),
-}  # fmt: skip
 #: What Snakemake quotes wrongly or replaces in a mounted path, and what stands between two of them.
 _NOT_BOUND = frozenset("'$\\:,\n")
 #: What would not be seen in a message.
@@ -74,9 +67,12 @@ def place(
     findings = [*_unknown_rules(site, [rule.name for rule in rules]), *_of_snakemake()]
     for name, written in as_two_levels(site.settings.get("set-resources") or {}).items():
         if name in said:
-            where = "--set-resources" if "set-resources" in site.typed else site.why
-            series = _as_written(said[name][ALL], written, f"{where}: {name}", system)
-            said[name] = {ALL: series}
+            typed = any(word.startswith(f"{name}:") for word in site.typed.get("set-resources", ()))
+            where = f"{'--set-resources' if typed else site.why}: {name}"
+            as_written = {
+                id(one): _as_written(one, written, where, system) for one in said[name].values()
+            }
+            said[name] = {place: as_written[id(one)] for place, one in said[name].items()}
     stated: dict[str, dict[str, tuple[Attempt, ...]]] = {}
     asked: dict[str, dict[str, tuple[Attempt, ...]]] = {}
     for name, by_place in said.items():
@@ -187,15 +183,18 @@ def _as_written(
     """
     from fasthep_smk.plan.amounts import saying
 
-    amounts: dict[str, int | None] = {}
-    for name, value in written.items():
-        if name in _WRITTEN:
-            amount, unit = _WRITTEN[name]
-            unit = 2**20 if name in system.AMOUNTS else unit
-            amounts[amount] = int(str(value)) * unit if str(value).isdecimal() and unit else None
-    known = {name: amount for name, amount in amounts.items() if amount is not None}
-    why = dict.fromkeys(amounts, where)
-    return tuple(saying(attempt, amounts, why, {**attempt.most, **known}) for attempt in stated)
+    known = [
+        amount for item in written.items() if (amount := written_amount(*item, system)) is not None
+    ]
+    series = []
+    for attempt in stated:
+        # Of what is not known here, the pool's amount stays, whatever other jobs take.
+        named = {WRITTEN[name][0] for name in written if name in WRITTEN}
+        amounts = {name: getattr(attempt.request, name) for name in named} | dict(known)
+        most = {name: amount for name, amount in amounts.items() if amount is not None}
+        why = {name: where for name, _ in known}
+        series.append(saying(attempt, amounts, why, {**attempt.most, **most}))
+    return tuple(series)
 
 
 def _unknown_rules(site: Site, known: Sequence[str]) -> Iterable[Finding]:

@@ -193,6 +193,7 @@ def _requests(rules: Sequence[Rule], placement: profile.Placement) -> Requests:
         "by_dataset": apart,
         "submitted_as": placement.submitted_as(),
         "fallback_after": dict(placement.fallback_after),
+        "spread": [rule.name for rule in rules if profile.may_spread(rule)],
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fasthep_smk.storage.job_settings import attempts_of, keep_log, read_requests
+from fasthep_smk.storage.job_settings import keep_log, read_requests
 from fasthep_smk.worker.processes import LOG
 
 #: Said to the fork server, in the place of a signal: the job need not end with its client.
@@ -79,7 +79,7 @@ def hand_over(
         return None
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
     try:
-        if threads != "1" and _cpus(Path(folder), job) > 1:  # else it has those that are idle
+        if threads != "1" and job[0] not in read_requests(Path(folder))["spread"]:
             return None
         output = os.open(Path(folder, log), flags, 0o666)
     except (OSError, ValueError, KeyError):
@@ -93,9 +93,3 @@ def hand_over(
         return None
     finally:
         os.close(output)
-
-
-def _cpus(build: Path, job: Sequence[str]) -> int:
-    """Return how many cpus a job, a rule and its place, asks for."""
-    rule, *place = job
-    return attempts_of(read_requests(build), rule, "/".join(place))[0]["cpus"]

@@ -168,7 +168,7 @@ class _Server:
                 raise ValueError("the fork server runs more than one thread")
             connection.sendall(b"+")
             pid = self._give(request, outputs) or self._fork(connection, request, outputs)
-        except (OSError, ValueError, EOFError) as why:
+        except (OSError, ValueError, TypeError, EOFError) as why:
             connection.close()
             with contextlib.suppress(OSError), self._cold.open("a") as stream:
                 stream.write(f"{why}\n")

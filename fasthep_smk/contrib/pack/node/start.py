@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import NoReturn
 
 NO_ROOM, DAMAGED, NOT_OURS, NOT_HERE = 75, 76, 77, 78
-#: Seconds after its last start for which an environment that nobody uses stays when another lacks
-#: room; and after which a first part that nobody unpacks is one that was left behind.
-STAYS, STALE = 60, 600
+#: Seconds after its last start for which an environment that nobody uses stays when another comes,
+#: and when there is no room for that; and after which a first part was left behind.
+STAYS, STAYS_ON_A_FULL_DISK, STALE = 3600, 60, 600
 #: What unpacking leaves free on a disk, in bytes.
 LEFT_FREE = 50_000_000
 
@@ -146,11 +146,11 @@ def make_way(cache: Cache, key: str, boot: Path, size: int, making: str) -> bool
     there = sum(path.stat().st_size for path in files)
     needed = size - there + LEFT_FREE
     others = [use for use in cache.folder.glob("*.use") if use.stem != key]
-    for use in sorted(others, key=lambda use: use.stat().st_mtime):
-        if needed <= shutil.disk_usage(cache.folder).free:
-            break
-        if (cache.folder / use.stem).is_dir() and evict(cache, use):
-            cache.log(f"removed {use.stem}")
+    for age in (STAYS, STAYS_ON_A_FULL_DISK):
+        if age == STAYS or needed > shutil.disk_usage(cache.folder).free:
+            for use in others:
+                if (cache.folder / use.stem).is_dir() and evict(cache, use, age):
+                    cache.log(f"removed {use.stem}")
     free = shutil.disk_usage(cache.folder).free
     if needed > free:
         amounts = f"{free / 1e6:.1f} MB are free, {needed / 1e6:.1f} MB are needed"
@@ -158,10 +158,10 @@ def make_way(cache: Cache, key: str, boot: Path, size: int, making: str) -> bool
     return True
 
 
-def evict(cache: Cache, use: Path) -> bool:
-    """Remove an environment unless somebody uses it, or has used it of late."""
+def evict(cache: Cache, use: Path, age: int) -> bool:
+    """Remove an environment unless somebody uses it, or has started it within ``age`` seconds."""
     with _locked(use) as free, _locked(use.with_suffix(".making")) as unmade:
-        if not free or not unmade or use.stat().st_mtime > time.time() - STAYS:
+        if not free or not unmade or use.stat().st_mtime > time.time() - age:
             return False
         _discard(cache.folder / use.stem)
         return True
