@@ -90,7 +90,7 @@ def test_a_variation_may_have_a_slash_in_its_name(tmp_path: Path) -> None:
         [sys.executable, "-m", "fasthep_smk", "compare", "build", "build"],
         cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert "4 histograms" in compared.stdout
+    assert "histograms: 4" in compared.stdout
 
 
 def test_without_the_nominal_plan_a_variation_has_to_be_named(tmp_path: Path) -> None:
