@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ def do_run(options: argparse.Namespace) -> int:
     """Run a workflow, or with ``--dry-run`` print what would run."""
     if close := misplaced(options.snakemake):
         raise UsageError(f"{close} belongs before --, because options after -- go to Snakemake")
-    if {"-e", "--executor"} & {word.partition("=")[0] for word in options.snakemake}:
+    if any(re.match("-e|--exec", word) for word in options.snakemake):
         raise UsageError("--executor: the site chooses it (--profile slurm, or a profile of yours)")
     if options.dry_run:
         return _dry_run(options)

@@ -25,7 +25,11 @@ MAPPINGS = (
     "groups",
     "group-components",
 )
-_OTHER_NAMES = {"resources": ("--res",), "default-resources": ("--default-res",)}
+_OTHER_NAMES = {
+    "config": ("-C",),
+    "resources": ("--res",),
+    "default-resources": ("--default-res",),
+}
 
 
 @dataclass(frozen=True)
@@ -91,13 +95,13 @@ def split_options(arguments: Iterable[str]) -> tuple[dict[str, list[str]], list[
     Raises:
         ValueError: an option is not NAME=VALUE, or RULE:NAME=VALUE; the message says which.
     """
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in (*MAPPINGS, "set-resources"):
         parser.add_argument(f"--{name}", *_OTHER_NAMES.get(name, ()), dest=name, nargs="*")
     found, others = parser.parse_known_args([*arguments])
     options = {name: words for name, words in vars(found).items() if words is not None}
     for name, words in options.items():
-        for word in words:
+        for word in words or [""]:
             rule, colon, rest = word.partition(":") if name == "set-resources" else ("-", ":", word)
             key, equals, _ = rest.partition("=")
             if not (rule and colon and key and equals):
@@ -113,11 +117,26 @@ def with_options(site: Site, options: Mapping[str, list[str]]) -> Site:
         if name == "set-resources":
             there, added = as_two_levels(settings.get(name) or {}), as_two_levels(words)
             settings[name] = {
-                rule: {**there.get(rule, {}), **added.get(rule, {})} for rule in {**there, **added}
+                rule: laid_over(there.get(rule, {}), added.get(rule, {}))
+                for rule in {**there, **added}
             }
         else:
-            settings[name] = {**as_mapping(settings.get(name) or {}), **as_mapping(words)}
+            settings[name] = laid_over(as_mapping(settings.get(name) or {}), as_mapping(words))
     return replace(site, settings=settings, typed=options)
+
+
+def laid_over(there: Mapping[str, object], added: Mapping[str, object]) -> dict[str, object]:
+    """Return values with others in their places: of ``mem``, ``mem_mb`` and ``mem_mib`` one stays.
+
+    Snakemake refuses two of them.
+    """
+    kinds = {_amount(name) for name in added}
+    return {**{name: there[name] for name in there if _amount(name) not in kinds}, **added}
+
+
+def _amount(name: str) -> str:
+    amount, _, unit = name.partition("_")
+    return amount if amount in ("mem", "disk") and unit in ("mb", "mib") else name
 
 
 def as_mapping(value: object) -> dict[str, object]:

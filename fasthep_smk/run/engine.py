@@ -161,7 +161,7 @@ class Engine:
                 has_begun = isinstance(error, JobsFailed) or failures.read_all(written.build)
                 if self.default_site and not has_begun:
                     error = RunFailed(
-                        f"{error}\nthe run uses options of the default site {self.default_site}; "
+                        f"{error}\nthe run uses options of the default site {self.default_site}: "
                         "to run on this machine without them, use --profile local"
                     )
                 raise error

@@ -17,7 +17,7 @@ from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest, leaf_
 from fasthep_smk.config.routing import Router
 from fasthep_smk.config.site import Site, as_two_levels
 from fasthep_smk.plan.rules import Rule, asked_by
-from fasthep_smk.translate.profile import Placement
+from fasthep_smk.translate.profile import WRITTEN, Placement, written_amount
 from fasthep_smk.util.errors import Finding, not_among
 from fasthep_smk.util.units import format_duration
 from fasthep_smk.util.yaml_values import as_yaml
@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     from fasthep_smk.plan.amounts import KnownOf
     from fasthep_smk.storage.measured import History
 
-#: How Snakemake calls amounts, how we do, and their units in bytes or seconds; 0: text for people.
-_WRITTEN = {
-    "mem": ("memory", 0), "mem_mb": ("memory", 10**6), "mem_mib": ("memory", 2**20),
-    "htcondor_request_mem_mb": ("memory", 2**20), "disk": ("disk", 0), "disk_mb": ("disk", 10**6),
-    "disk_mib": ("disk", 2**20), "htcondor_request_disk_mb": ("disk", 2**20),
-    "runtime": ("walltime", 60),
-}  # fmt: skip
 #: What would not be seen in a message.
 _IN_WORDS = {" ": "spaces", "\n": "line ends", "\r": "line ends", "\t": "tabs", "\0": "NUL"}
 
@@ -74,9 +67,13 @@ def place(
     findings += _unknown_rules(site, [rule.name for rule in rules])
     for name, written in as_two_levels(site.settings.get("set-resources") or {}).items():
         if name in stated:
-            where = "--set-resources" if "set-resources" in site.typed else site.why
-            stated[name] = _as_written(stated[name], written, f"{where}: {name}", system)
-            own.pop(name, None)
+            typed = any(word.startswith(f"{name}:") for word in site.typed.get("set-resources", ()))
+            where = f"{'--set-resources' if typed else site.why}: {name}"
+            both = [stated[name], *own.get(name, {}).values()]
+            as_written = {id(one): _as_written(one, written, where, system) for one in both}
+            if name in own:
+                own[name] = {place: as_written[id(one)] for place, one in own[name].items()}
+            stated[name] = as_written[id(stated[name])]
     notes += sites.notes(site.system)
     attempts: dict[str, tuple[Attempt, ...]] = {}
     by_dataset: dict[str, dict[str, tuple[Attempt, ...]]] = {}
@@ -203,27 +200,26 @@ def _as_written(
 
     Those that only Snakemake can evaluate, such as ``attempt * 1000``, are not known here.
     """
-    amounts: dict[str, int | None] = {}
-    for name, value in written.items():
-        if name in _WRITTEN:
-            amount, unit = _WRITTEN[name]
-            unit = 2**20 if name in system.AMOUNTS else unit
-            amounts[amount] = int(str(value)) * unit if str(value).isdecimal() and unit else None
-    if not amounts:
-        return tuple(stated)
-    origins = {leaf_of(name): where for name in amounts}
-    known = {name: amount for name, amount in amounts.items() if amount is not None}
-    own: Any = amounts
-    return tuple(
-        replace(
-            attempt,
-            request=replace(attempt.request, **own),
-            origins={**attempt.origins, **origins},
-            measured=tuple(name for name in attempt.measured if name not in amounts),
-            most={**attempt.most, **known},
+    known = [
+        amount for item in written.items() if (amount := written_amount(*item, system)) is not None
+    ]
+    names = {WRITTEN[name][0] for name in written if name in WRITTEN}
+    origins = {leaf_of(name): where for name, _ in known}
+    series = []
+    for attempt in stated:
+        # Of what is not known here, the pool's amount stays, whatever other jobs take.
+        amounts: Any = {name: getattr(attempt.request, name) for name in names} | dict(known)
+        most = {name: amount for name, amount in amounts.items() if amount is not None}
+        series.append(
+            replace(
+                attempt,
+                request=replace(attempt.request, **amounts),
+                origins={**attempt.origins, **origins},
+                measured=tuple(name for name in attempt.measured if name not in amounts),
+                most={**attempt.most, **most},
+            )
         )
-        for attempt in stated
-    )
+    return tuple(series)
 
 
 def _unknown_rules(site: Site, known: Sequence[str]) -> Iterable[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,13 +17,14 @@ from fasthep_smk import sites
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.environment import Environment
 from fasthep_smk.config.requests import Attempt
-from fasthep_smk.config.site import MAPPINGS, Site, as_mapping, as_two_levels
+from fasthep_smk.config.site import MAPPINGS, Site, as_mapping, as_two_levels, laid_over
 from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.pilots import Crews
 from fasthep_smk.translate.snakefile import lengthened, resources
 from fasthep_smk.util.files import digest_of
 from fasthep_smk.util.names import encode, literal, shell
+from fasthep_smk.util.units import parse_bytes, parse_duration
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.measured import History
@@ -44,6 +46,13 @@ BASE: Mapping[str, object] = {
     "rerun-triggers": ["mtime"],
     "printshellcmds": False,
 }
+#: How Snakemake calls amounts, how we do, and their units in bytes or seconds; 0: text for people.
+WRITTEN = {
+    "mem": ("memory", 0), "mem_mb": ("memory", 10**6), "mem_mib": ("memory", 2**20),
+    "htcondor_request_mem_mb": ("memory", 2**20), "disk": ("disk", 0), "disk_mb": ("disk", 10**6),
+    "disk_mib": ("disk", 2**20), "htcondor_request_disk_mb": ("disk", 2**20),
+    "runtime": ("walltime", 60),
+}  # fmt: skip
 #: What Snakemake gives to jobs of a batch system that ask for nothing.
 _SNAKEMAKES = {
     "mem_mb": "min(max(2*input.size_mb, 1000), 8000)",
@@ -121,6 +130,7 @@ class Placement:
             for name, value in _adjusted(self.site).items()
             if name in ("default-resources", "set-resources", "set-threads")
         }
+        by_rule = [site.pop(name, {}) for name in ("set-resources", "set-threads")]
 
         def digest(rule: str, number: int, attempt: Attempt) -> str:
             grows = [attempt.growth, dict(attempt.most)] if number else []
@@ -130,6 +140,7 @@ class Placement:
                 attempt.measured,
                 dict(attempt.options),
                 site,
+                [as_mapping(setting).get(rule) for setting in by_rule],
                 *grows,
             ]
             return digest_of([*parts, *self._amounts_of_datasets(rule)])
@@ -195,12 +206,15 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
     if own:
         # What a person wrote into the site's profile has the last word.
         written = as_two_levels(settings.pop("set-resources", {}))
-        settings["set-resources"] = {
-            name: {**own.get(name, {}), **written.get(name, {})} for name in {**own, **written}
-        }
+        for rule in rules:  # amounts that we understand are among our own
+            named = written.get(rule.name, {}).items()
+            rest = {key: value for key, value in named if not written_amount(key, value, system)}
+            written[rule.name] = laid_over(own.get(rule.name, {}), rest)
+        settings["set-resources"] = {name: values for name, values in written.items() if values}
     if placement.together:
-        settings["groups"] = {name: name for name in placement.together}
-        settings["group-components"] = dict(placement.together)
+        groups = {name: name for name in placement.together}
+        for name, ours in (("groups", groups), ("group-components", placement.together)):
+            settings[name] = {**ours, **as_mapping(settings.get(name, {}))}
     if image := placement.image:
         binds = [word for path in dict.fromkeys(seen) for word in ("--bind", str(path))]
         options = filter(None, [shell(binds), str(settings.get("apptainer-args") or "")])
@@ -216,6 +230,23 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
     settings = {name: value for name, value in settings.items() if value not in ({}, [])}
     header = "# Run this workflow with: snakemake --profile THIS_FOLDER\n"
     return header + str(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=10000))
+
+
+def written_amount(name: str, value: object, system: sites.System) -> tuple[str, int] | None:
+    """Return the amount that a person has written for Snakemake, in bytes or seconds, if it is one.
+
+    ``None`` for what only Snakemake can evaluate, such as ``attempt * 1000``.
+    """
+    amount, unit = WRITTEN.get(name, ("", 0))
+    if not amount:
+        return None
+    with contextlib.suppress(ValueError):
+        if unit and (isinstance(value, float) or str(value).isdecimal()):
+            unit = 2**20 if name in system.AMOUNTS else unit
+            return amount, int(float(str(value)) * unit)
+        text = str(value).replace(" ", "")
+        return amount, parse_duration(text) if amount == "walltime" else parse_bytes(text)
+    return None
 
 
 def pool_token(pool: str) -> str:
@@ -387,6 +418,6 @@ def _lay(settings: dict[str, object], layer: Mapping[str, object]) -> None:
     for name, value in layer.items():
         there = settings.get(name)
         if isinstance(value, Mapping) and isinstance(there, dict):
-            settings[name] = {**there, **value}
+            settings[name] = laid_over(there, value)
         else:
             settings[name] = value

@@ -98,7 +98,7 @@ def test_what_a_person_sets_is_what_jobs_ask_for_and_all_else_stays(
     pools = "{default: {workers: 1, resources: {memory: 2GB}, config: {walltime: 10m}}}"
     text = f"include: workflow.yaml\nexecution: {{config: {{sizes: auto}}, pools: {pools}}}\n"
     (analysis / "pools.yaml").write_text(text)
-    written = ["stages_Vars_to_Met:mem_mb=900", "stages_Vars_to_Met:runtime=5"]
+    written = ["stages_Vars_to_Met:mem=900MB", "stages_Vars_to_Met:runtime=5"]
     site = analysis / "site"
     site.mkdir()
     profile = {"set-resources": ["finish:mem_mb=800"]}

@@ -156,6 +156,15 @@ def test_options_that_a_profile_has_too_are_laid_over_it(tmp_path: Path) -> None
     }
 
 
+def test_of_an_amount_one_spelling_stays(tmp_path: Path) -> None:
+    """Snakemake refuses two of them."""
+    (tmp_path / "config.yaml").write_text(json.dumps({"default-resources": {"mem_mb": 1, "a": 2}}))
+    site = load_site(str(tmp_path), "local", workflow="workflow.yaml")
+    options, _ = split_options(["--default-res", "mem=4GB", "-C", "x=1"])
+    found = with_options(site, options).settings
+    assert found == {"default-resources": {"a": 2, "mem": "4GB"}, "config": {"x": 1}}
+
+
 @pytest.mark.parametrize("words", ["--set-resources mem_mb=5", "--resources gpu", "--config =x"])
 def test_an_option_that_is_no_assignment_is_refused(words: str) -> None:
     with pytest.raises(ValueError, match="not of the form"):
