@@ -61,4 +61,4 @@ def test_what_htcondor_reads_stands_in_every_snakefile_and_is_explained() -> Non
         ("gpu", "1"),
         ("request_gpus", "1"),
     ]
-    assert "# plugin reads htcondor_request_mem_mb," in text(memory=2**30)
+    assert "# and gpu, but htcondor_request_mem_mb," in text(memory=2**30)
