@@ -18,6 +18,7 @@ __all__ = [
     "IS_LOCKED",
     "IS_MISSING",
     "IS_REFUSED",
+    "IS_REFUSED_BY_SYSTEM",
     "IS_RETRIED",
     "IS_UNCLEAR",
     "IS_UNUSABLE",
@@ -37,6 +38,8 @@ IS_RETRIED = re.compile(r"^Trying to restart job (\S{1,40})\.$")
 IS_LOCKED = re.compile(r"Directory cannot be locked")
 #: A file that was there when the run began has no event when it is missing before a job.
 IS_MISSING = re.compile(r"^(/.+) \(missing locally")
+#: How the traceback ends that it prints when the system refuses it a file or folder.
+IS_REFUSED_BY_SYSTEM = re.compile(r"^[A-Z]\w*Error: \[Errno \d+\] (.+?): '([^']+)'$")
 #: It reads its command line before it has a logger.
 IS_UNUSABLE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
 #: A process that has crashed cannot tell where but in its log: how Python's faulthandler begins the

@@ -16,6 +16,7 @@ from fasthep_smk.executors.read_as_text import (
     CRASHED_IN,
     IS_FRAME,
     IS_MISSING,
+    IS_REFUSED_BY_SYSTEM,
     IS_UNUSABLE,
     REFUSED,
 )
@@ -75,6 +76,10 @@ def what_failed(
         return RunFailed(refusal(reader))
     if not count and (gone := dict.fromkeys(_matches(IS_MISSING, reader.tail))):
         return RunFailed(_moved_away(list(gone)))
+    last = next((line.strip() for line in reversed(reader.tail) if line.strip()), "")
+    if not count and (refused := IS_REFUSED_BY_SYSTEM.match(last)):
+        path = _in_the_way(written.build / refused[2])
+        return RunFailed(f"Snakemake cannot use {path}: {refused[1]}\n    log:     {log}")
     if not count:
         tail = [f"    {line}" for line in reader.tail]
         title = f"Snakemake ended with status {status} (log: {log}):"
@@ -85,6 +90,9 @@ def what_failed(
         message(item, written.build, profile=written.profile, fate=fate) for item in failed[:_SHOWN]
     ]
     heard = {item: reader.messages.get(item) or _WITHOUT_A_WORD for item in silent}
+    for item in silent:
+        if (path := _in_the_way(written.build / item)) != written.build / item:
+            heard[item] = f"cannot write its log: {path} is not a folder; move it away"
     words: dict[str, list[str]] = {}
     for item in silent[: _SHOWN - len(shown)]:
         words.setdefault(heard[item], []).append(item)
@@ -212,6 +220,13 @@ def refusal(reader: Reader) -> str:
 
 def _matches(pattern: re.Pattern[str], lines: Iterable[str]) -> list[str]:
     return [match[1] for line in lines if (match := pattern.match(line.strip()))]
+
+
+def _in_the_way(path: Path) -> Path:
+    """Return what stands in the place of a folder above a path; the path itself if nothing does."""
+    above = (parent for parent in path.parents if parent.is_symlink() or parent.exists())
+    nearest = next(above, path)
+    return path if nearest.is_dir() else nearest
 
 
 def _moved_away(paths: list[str]) -> str:

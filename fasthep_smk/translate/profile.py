@@ -209,20 +209,18 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
             threads[rule.name] = cpus
         elif may_spread(rule) and site.system == "local":
             threads[rule.name] = rule.processes
-    if own:
-        # What a person wrote into the site's profile has the last word.
-        written = as_two_levels(settings.pop("set-resources", {}))
-        for rule in rules:  # amounts that we understand are among our own
-            named = written.get(rule.name, {}).items()
-            rest = {key: value for key, value in named if not written_amount(key, value, system)}
-            written[rule.name] = laid_over(own.get(rule.name, {}), rest)
-        settings["set-resources"] = {name: values for name, values in written.items() if values}
+    # What a person wrote into the site's profile has the last word; the amounts that we understand
+    # are among our own.
+    written = as_two_levels(settings.pop("set-resources", {}))
+    for rule in rules:
+        named = written.get(rule.name, {}).items()
+        rest = {key: value for key, value in named if not written_amount(key, value, system)}
+        written[rule.name] = laid_over(own.get(rule.name, {}), rest)
+    settings["set-resources"] = {name: values for name, values in written.items() if values}
     if placement.together:
-        typed = {
-            name: as_mapping(settings.get(name, {})) for name in ("groups", "group-components")
-        }
-        settings["groups"] = {name: name for name in placement.together} | typed["groups"]
-        settings["group-components"] = {**placement.together, **typed["group-components"]}
+        groups = {name: name for name in placement.together}
+        for name, ours in (("groups", groups), ("group-components", placement.together)):
+            settings[name] = {**ours, **as_mapping(settings.get(name, {}))}
     if image := placement.image:
         binds = [word for path in dict.fromkeys(seen) for word in ("--bind", str(path))]
         options = filter(None, [shell(binds), str(settings.get("apptainer-args") or "")])

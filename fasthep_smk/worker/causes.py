@@ -85,8 +85,7 @@ def what_ended(end: End, sent: Sent) -> tuple[failures.FailureKind, str, str | N
     if end.status >= 0:
         return (
             "error",
-            f"its process ended with {end} before its work was done, as with "
-            f"os._exit({end.status})",
+            f"its process ended with {end} before its work was done, as by os._exit({end.status})",
             "an operation must return its result, or raise an error",
         )
     if -end.status in _FAULTS:

@@ -73,7 +73,7 @@ def test_a_default_that_snakemake_refuses_is_named(project: Path, smk: Run, said
     done = smk("workflow.yaml", cwd=project)
     assert done.returncode == 1
     assert "options of the default site profiles/default: " in done.stderr
-    assert "--profile local runs on this machine" in done.stderr
+    assert "to run on this machine without them, use --profile local" in done.stderr
     assert smk("workflow.yaml", "--profile", "local", cwd=project).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""Mistakes that FAST-HEP takes without a word, and what is right though it looks like one.
+"""Mistakes that FAST-HEP accepts silently, and correct workflows that look like mistakes.
 
 The cases stand in ``tests/mistakes``: each changes one workflow in some places.
 """

@@ -58,6 +58,17 @@ def test_a_file_is_missing() -> None:
     assert found == ["/no/such/file"]
 
 
+def test_a_file_is_refused_by_the_system(tmp_path: Path) -> None:
+    (tmp_path / "Snakefile").touch()
+    (tmp_path / ".snakemake").touch()
+    command = [sys.executable, "-m", "snakemake", "--cores", "1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    found = read_as_text.IS_REFUSED_BY_SYSTEM.match(lines[-1])
+    assert found is not None
+    assert found[2].startswith(str(tmp_path / ".snakemake"))
+
+
 def test_the_command_line_is_refused() -> None:
     command = [sys.executable, "-m", "snakemake", "--no-such-option"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -29,7 +29,7 @@ def project(tmp_path: Path) -> Path:
         ("sf/*.json", ["sf/a.json", "sf/b.json"]),
         ("sf/", ["sf/", "sf/deep", "sf/a.json", "sf/b.json", "sf/deep/c.json"]),
         ("./sf", ["./sf", "./sf/deep", "./sf/a.json", "./sf/b.json", "./sf/deep/c.json"]),
-        # What is no name of a file, though it could be one.
+        # Texts that could name a file, but do not.
         ("sf", []),
         ("{dataset}", []),
         ("{dataset}.json", []),
