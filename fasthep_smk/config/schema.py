@@ -179,10 +179,14 @@ def findings_of(
     )
     findings: list[Finding] = []
     wrong: set[str] = set()
+    unknown: dict[str, dict[str, str | None]] = {}
+    for error in errors:
+        if error.validator == "additionalProperties" and isinstance(error.schema, dict):
+            unknown.setdefault(error.json_path, {}).update(_unknown(error.instance, error.schema))
     for error in errors:
         # What is of the wrong type is not also too small.
         if error.json_path not in wrong:
-            findings += _findings(error, file, key, is_newer)
+            findings += _findings(error, file, key, unknown.get(error.json_path, {}), is_newer)
         if error.validator == "type":
             wrong.add(str(error.json_path))
     return findings
@@ -285,9 +289,13 @@ def _takes_text(parts: Iterable[JsonObject], kind: str) -> bool:
 
 
 def _findings(
-    error: ValidationError, file: str, start: str, is_newer: Callable[[], bool]
+    error: ValidationError,
+    file: str,
+    start: str,
+    unknown: Mapping[str, str | None],
+    is_newer: Callable[[], bool],
 ) -> Iterator[Finding]:
-    """Yield what an error says."""
+    """Yield what an error says. ``unknown`` are the keys there that nothing reads."""
     key = key_of(start, error.absolute_path)
     if isinstance(error, Refusal):
         yield replace(error.finding, file=file, key=key or None)
@@ -316,7 +324,6 @@ def _findings(
         required = schema["required"]
         name = next(name for name in required if error.message.startswith(repr(name)))
         # A key that is misspelt, or that stands in the place of all others, is told as such.
-        unknown = _unknown(value, schema) if schema.get("additionalProperties") is False else {}
         meant = set(filter(None, unknown.values()))
         instead = unknown and not meant and len(required) > 1 and not value.keys() & set(required)
         if name not in meant and not instead:

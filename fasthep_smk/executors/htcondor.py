@@ -11,6 +11,7 @@ failure of the job.
 from __future__ import annotations
 
 import importlib
+import shutil
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -81,6 +82,12 @@ class HTCondorExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
 
     def _number(self, batch_id: str) -> int:
         return int(batch_id)
+
+    async def _under_way(self, jobs: list[SnakemakeJobInfo]) -> list[SnakemakeJobInfo]:
+        """Take in which jobs have ended; without commands, the plugin asks HTCondor's library."""
+        if shutil.which("condor_q"):
+            return await super()._under_way(jobs)
+        return [job async for job in plugin.Executor.check_active_jobs(self, jobs)]
 
     def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, BatchState]:
         """Return what is known now of jobs."""

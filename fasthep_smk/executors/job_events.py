@@ -11,6 +11,8 @@ import json
 
 import msgspec
 
+from fasthep_smk.util.shapes import ready
+
 
 class _Event(msgspec.Struct, tag=True, tag_field="kind"):
     """A line says its kind, and then its fields."""
@@ -116,7 +118,7 @@ def from_line(line: str) -> Event | None:
     A process that was killed may leave half a line, and a file may hold anything.
     """
     try:
-        event: Event = msgspec.convert(json.loads(line), Event)
+        event: Event = msgspec.convert(json.loads(line), ready(Event))
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return None
     return event

@@ -112,7 +112,7 @@ def run_jobs(
             has_begun = isinstance(error, JobsFailed) or failures.read_all(build)
             if site.origin == "default" and not has_begun:  # Snakemake may have refused its options
                 error = RunFailed(
-                    f"{error}\nthe run uses options of the default site {site.why}; "
+                    f"{error}\nthe run uses options of the default site {site.why}: "
                     "to run on this machine without them, use --profile local"
                 )
             raise error

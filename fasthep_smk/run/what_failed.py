@@ -243,7 +243,11 @@ def _moved_away(paths: list[str]) -> str:
 
 def _no_space(build: Path, failed: list[failures.Failure]) -> str:
     """Return that the disk is full, and which jobs that has cost."""
-    lost = [f"    {failures.headline(item)}" for item in failed[:_SHOWN]]
+    lost = [
+        f"    {f'stage {item.stage!r}' if item.stage else f'rule {item.rule}'}"
+        f"{f', {item.key}' if item.key else ''}: {item.problem}"
+        for item in failed[:_SHOWN]
+    ]
     return "\n".join([str(disk_full.finding(build)), *lost])
 
 

@@ -71,7 +71,6 @@ def run_whole(
             prestarted = begin(loaded.execution.site.system)
         placed = pipeline.placed(loaded)
         sites.require_plugin(placed.placement.site.system)
-        sites.require_commands(placed.placement.site.system)
         agree(placed)
         translation = pipeline.accepted_beside_jobs(placed, cancel=cancel)
         page = until_the_end.enter_context(contextlib.closing(report_page.Page(build)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -119,7 +118,7 @@ class System:
     TAKES_PILOTS = False
     #: What it complains of where it does not take a job, and what to change; the first that fits
     #: counts.
-    REMEDIES: Sequence[tuple[str, str]] = ()
+    REMEDIES: Sequence[tuple[str, ...]] = ()
     #: What is said of a job that is not taken: it has not reached the system; it may have.
     NO_ANSWER: re.Pattern[str]
     NO_WORD: re.Pattern[str]
@@ -227,9 +226,9 @@ class System:
 
     def remedy(self, said: str) -> str | None:
         """Return what to do about a job that the system has not taken, by its own sentence."""
-        for pattern, change in self.REMEDIES:
+        for pattern, change, *where in self.REMEDIES:
             if re.search(pattern, said, re.IGNORECASE):
-                return f"{change} in the pool, or in the site's pools.yaml"
+                return "; ".join([f"{change} in the pool, or in the site's pools.yaml", *where])
         return None
 
 
@@ -292,13 +291,6 @@ def require_plugin(name: str) -> None:
     if module is not None and importlib.util.find_spec(module) is None:
         package = f"'fasthep-smk[{name}]'" if name in SYSTEMS else distribution_of(name)
         raise UsageError(f"Snakemake's plugin for {name} is not installed: pip install {package}")
-
-
-def require_commands(name: str) -> None:
-    """Raise ``UsageError`` if none of a system's commands is in PATH: nothing tells of its jobs."""
-    commands = list(system(name).COMMANDS)
-    if commands and not any(map(shutil.which, commands)):
-        raise UsageError(f"no command of {name} is in PATH: {', '.join(commands)}")
 
 
 def common_resources(attempt: Attempt) -> dict[str, int]:

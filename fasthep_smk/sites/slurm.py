@@ -86,17 +86,54 @@ class Slurm(SlurmQueue):
     #: Something may have: sbatch has heard no answer.
     NO_WORD = re.compile(r"timed out|timeout|has not answered", re.IGNORECASE)
     REMEDIES = (
-        (r"(QOS|Assoc)\w*MaxWall", 'config: {walltime: "01:00:00"}'),
-        (r"--mem\b", "config: {sizes: fixed}"),
-        (r"\baccount\b", "config: {slurm: {account: ACCOUNT}}"),
-        ("qos", "config: {slurm: {qos: QOS}}"),
-        ("reservation", "config: {slurm: {reservation: NAME}}"),
-        ("partition", "config: {slurm: {partition: NAME}}"),
-        ("feature|constraint", "config: {slurm: {constraint: FEATURE}}"),
-        ("gres|gpu|tres", "config: {slurm: {gres: NAME:COUNT}}"),
-        ("time ?limit|wall", 'config: {walltime: "01:00:00"}'),
-        ("licen[sc]e", "config: {slurm: {extra: [--licenses=NAME]}}"),
-        ("node configuration|memory|cpu|processor", "smaller resources"),
+        (
+            "slurm_extra",
+            "config: {slurm: {extra: [OPTION]}}",
+            "extra may not contain options that have a key of their own (docs/pools.md)",
+        ),
+        (
+            r"(QOS|Assoc)\w*MaxWall",
+            'config: {walltime: "01:00:00"}',
+            "'sacctmgr show qos format=name%30,maxwall' lists the limits",
+        ),
+        (r"--mem\b", "config: {sizes: fixed}", "leave memory out of the resources"),
+        (
+            r"\baccount\b",
+            "config: {slurm: {account: ACCOUNT}}",
+            "'sacctmgr show associations user=$USER' lists your accounts",
+        ),
+        ("qos", "config: {slurm: {qos: QOS}}", "'sacctmgr show qos' lists the QOS"),
+        (
+            "reservation",
+            "config: {slurm: {reservation: NAME}}",
+            "'scontrol show reservations' lists all",
+        ),
+        ("partition", "config: {slurm: {partition: NAME}}", "'sinfo --summarize' lists all"),
+        (
+            "feature|constraint",
+            "config: {slurm: {constraint: FEATURE}}",
+            "'sinfo --format=\"%R %f\"' lists all",
+        ),
+        (
+            "gres|gpu|tres",
+            "config: {slurm: {gres: NAME:COUNT}}",
+            "'sinfo --format=\"%R %G\"' lists all",
+        ),
+        (
+            "time ?limit|wall",
+            'config: {walltime: "01:00:00"}',
+            "'sinfo --format=\"%R %l\"' lists the limits",
+        ),
+        (
+            "licen[sc]e",
+            "config: {slurm: {extra: [--licenses=NAME]}}",
+            "'scontrol show licenses' lists all",
+        ),
+        (
+            "node configuration|memory|cpu|processor",
+            "smaller resources",
+            "'sinfo --format=\"%R %c %m\"' lists what nodes have",
+        ),
     )
 
     def settings(self, _site: Site) -> Mapping[str, object]:

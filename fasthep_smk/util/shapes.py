@@ -18,7 +18,7 @@ _lock = threading.Lock()
 _ready: set[object] = set()
 
 
-def ready(shape: type[_Shape]) -> type[_Shape]:
+def ready(shape: _Shape) -> _Shape:
     """Return a type into which any thread may read."""
     if shape not in _ready:
         with _lock:

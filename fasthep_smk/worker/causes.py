@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import failures
 from fasthep_smk.util import disk_full
+from fasthep_smk.util.errors import nearest
 from fasthep_smk.worker.job import Sent
 from fasthep_smk.worker.job_end import End
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit, time_is_over
@@ -61,7 +62,9 @@ def column_fix(error: BaseException, file: str | None) -> str | None:
             f"add {missing.name!r}, a branch of the file, to `requires` in the spec of "
             f"{missing.op}, or to sources.{missing.source}.branches"
         )
-    return f"the events have the columns {_some(missing.there)}" if missing.there else None
+    close = nearest(missing.name, {*missing.there, *branches}, cutoff=0.7)
+    meant = f"did you mean {close!r}? " if close else ""
+    return f"{meant}the events have the columns {_some(missing.there)}" if missing.there else None
 
 
 def _some(names: tuple[str, ...]) -> str:
