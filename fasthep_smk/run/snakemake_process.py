@@ -36,7 +36,7 @@ class SnakemakeProcess:
     ) -> None:
         told_by, tell = os.pipe()
         read, events = os.pipe()
-        self._tell = os.fdopen(tell, "wb", buffering=0)
+        self._tell = os.fdopen(tell, "w", encoding="utf-8")
         self._events = os.fdopen(read, encoding="utf-8", errors="replace")
         module = sites.system(system).SNAKEMAKE
         try:
@@ -79,8 +79,8 @@ class SnakemakeProcess:
 
     def tell(self, arguments: Sequence[str]) -> None:
         """Let it begin with its arguments."""
-        with self._tell, contextlib.suppress(OSError):  # it has died, as its status will tell
-            self._tell.write(json.dumps(arguments).encode() + b"\n")
+        with contextlib.suppress(OSError), self._tell:  # it has died, as its status will tell
+            self._tell.write(f"{json.dumps(arguments)}\n")
 
     def follow(
         self, reader: Reader, log: BinaryIO | None = None, events: BinaryIO | None = None

@@ -66,6 +66,14 @@ def unreadable(path: Path, error: Exception) -> Findings:
             at=f"{file}, line {error.object.count(10, 0, error.start) + 1}",
             expected="UTF-8 text",
         )
+    if isinstance(error, yaml.reader.ReaderError):
+        before = path.read_text(encoding="utf-8")[: error.position]
+        return Findings.one(
+            f"holds a character that YAML does not allow: U+{error.character:04X}",
+            file=file,
+            at=f"{file}, line {before.count(chr(10)) + 1}",
+            hint="delete it",
+        )
     if isinstance(error, RecursionError):
         return Findings.one("is nested too deeply to be read", file=file)
     reason = getattr(error, "strerror", None) or " ".join(str(error).split())
