@@ -100,9 +100,14 @@ class Slurm(SlurmQueue):
         (
             r"\baccount\b",
             "config: {slurm: {account: ACCOUNT}}",
-            "'sacctmgr show associations user=$USER' lists your accounts",
+            "'sacctmgr show associations user=$USER format=account%30,partition,qos%40' lists your "
+            "accounts",
         ),
-        ("qos", "config: {slurm: {qos: QOS}}", "'sacctmgr show qos' lists the QOS"),
+        (
+            "qos",
+            "config: {slurm: {qos: QOS}}",
+            "'sacctmgr show qos format=name%30,maxwall' lists the QOS",
+        ),
         (
             "reservation",
             "config: {slurm: {reservation: NAME}}",

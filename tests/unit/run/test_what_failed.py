@@ -48,7 +48,8 @@ def test_datasets_file_and_fix_stand_beside_the_sentence(build: Path) -> None:
         "    file:      data_0.root (entries 0 to 50) and 2 more\n"
         "    where:     pool 'cpu'\n"
         "    fix:       config: {slurm: {account: ACCOUNT}} in the pool, or in the site's "
-        "pools.yaml"
+        "pools.yaml; 'sacctmgr show associations user=$USER format=account%30,partition,qos%40' "
+        "lists your accounts"
     )
 
 
