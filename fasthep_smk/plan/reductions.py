@@ -28,7 +28,10 @@ def _merge_rule(book: Book) -> Rule:
     rule = book.rule("merge", "merge", ("dataset",), archive=True)
     rule.stages = ("histograms, cutflows and other products",)
     for item in book.variations:
-        streams = final_streams(item)
+        for node, port in final_streams(item):
+            file = f"{encode(node.replace('.', '_'))}-{encode(port)}.arrow"
+            book.hand_on(rule, item, (node, port), file)
+    for item in book.variations:
         for name in item.dataset_names:
             dataset, sampled = item.dataset(name), book.sampled(item, name)
             nodes = tuple(
@@ -46,7 +49,7 @@ def _merge_rule(book: Book) -> Rule:
                     item.name if nodes else None,
                     book.contents(item, "dataset"),
                     # What is left for the end of the run, besides the reduced products.
-                    [list(key) for key in streams],
+                    [[list(key), rule.live[key]] for key in final_streams(item)],
                     *sampled,
                 ]
             )
@@ -56,9 +59,6 @@ def _merge_rule(book: Book) -> Rule:
                 sample=book.sample.as_data() if book.sample and sampled else None,
             )  # fmt: skip
             book.add(rule, item, (name,), job)
-        for node, port in streams:
-            file = f"{encode(node.replace('.', '_'))}-{encode(port)}.arrow"
-            book.hand_on(rule, item, (node, port), file)
     return rule
 
 

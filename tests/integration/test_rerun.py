@@ -49,6 +49,24 @@ def finished(analysis: Path, smk: Run) -> Path:
     return analysis
 
 
+@pytest.mark.parametrize("granularity", ["auto", "stage"])
+def test_a_writer_at_the_end_of_the_run_writes_the_columns_that_it_keeps_now(
+    analysis: Path, smk: Run, granularity: str
+) -> None:
+    """Its events come from the jobs that reduce datasets."""
+    workflow = analysis / "workflow.yaml"
+    text = workflow.read_text()
+    written = []
+    for keep in ("keep: [met], ", "keep: [met, MET_px], ", ""):
+        sink = f"{{kind: root_tree, path: all.root, {keep}format: ttree, when: final}}"
+        workflow.write_text(text.replace("{kind: root_tree, path: skim.root, keep: [met]}", sink))
+        done = smk("workflow.yaml", "-j", "2", "--granularity", granularity, cwd=analysis)
+        assert done.returncode == 0, done.stderr
+        written.append(uproot.open(analysis / "build/artifacts/files/all.root")["events"].keys())
+    assert written[:2] == [["met"], ["met", "MET_px"]]
+    assert {"met", "MET_px", "MET_py"} <= set(written[2])
+
+
 @pytest.mark.parametrize(
     ("file", "content"), [("factor.txt", "2.0"), ("own_helper.py", "SHIFT = 5.0\n")]
 )
