@@ -299,7 +299,8 @@ def _checked(
                 raise Changed(edited, failed=cause_of(error)) from error
         raise
     folders = [read.folder for read in job.entry.reads]
-    folders += [adopted.folder for adopted in job.entry.adopted]
+    if content.get("adopted"):  # else it has run as a whole
+        folders += [adopted.folder for adopted in job.entry.adopted]
     observed = inherited(job.build, folders)
     if observer is None:
         check_files(job, named, modules=False)
