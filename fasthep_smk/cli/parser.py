@@ -122,7 +122,8 @@ def make_parser() -> Parser:
         "forecast",
         help="estimate the time and resources of the remaining jobs; run nothing",
         description="Estimate the time, core-hours and disk of the remaining jobs. The "
-        "estimate uses finished jobs, such as those of a sample. Nothing is run or written.",
+        "estimate uses jobs that are done, such as those of a run with --sample. Nothing is run or "
+        "written.",
     )
     forecast.add_argument("--json", action="store_true", help="print JSON, in seconds and bytes")
     doctor = commands.add_parser(

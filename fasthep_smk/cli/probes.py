@@ -54,8 +54,8 @@ _MARK = "fasthep-smk: "
 #: Lines of what Snakemake and batch systems print are left out if a word is as long as that.
 _WORD = re.compile(r"\S{120}")
 _SHARED = (
-    "check that the workers see this folder (with 'staging: {mode: transfer}': the "
-    "staging.folder), and try to submit a job by hand"
+    "check that the workers see this folder, or staging.folder if the site transfers files, and "
+    "try to submit a job by hand"
 )
 _NO_PYTHON = (
     "install fasthep-smk in a folder that workers also see, or send an environment to jobs "

@@ -325,7 +325,9 @@ def _of_changes(
         if any(upstream.node_applies_to_plan_dataset(node, dataset=dict(content)) for node in nodes)
     ]
     if outside:
-        problem = f"is not read with 'mode: plan': the variation also changes {', '.join(outside)}"
+        problem = (
+            f"has no effect with 'mode: plan'. The variation changes {', '.join(outside)}, too"
+        )
         yield Doubt(file=workflow, key=f"{key}.applies_to", problem=problem)
 
 

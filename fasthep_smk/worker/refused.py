@@ -26,7 +26,8 @@ _UNKNOWN = (
     "'fasthep-smk doctor' shows the credentials that you have"
 )
 _NOT_THE_ONE = (
-    "check that the credential is right for this server: 'fasthep-smk doctor WORKFLOW' shows it"
+    "check that the credential is right for this server: 'fasthep-smk doctor WORKFLOW' shows which "
+    "one is used"
 )
 
 
