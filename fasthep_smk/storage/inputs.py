@@ -15,14 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from fasthep_smk.storage.root_files import RootFile, look_into
+from fasthep_smk.storage.root_files import MANY, RootFile, look_into
 from fasthep_smk.util import files
 from fasthep_smk.util.remote import ask, is_remote, local_path, server_of, silent_servers, within
 from fasthep_smk.util.shapes import ready
-
-#: Reading which branches a tree has takes 4 ms of Python, its entries alone a quarter of one: of
-#: more files than this, only the entries are read of most.
-MANY = 1000
 
 
 def identity_of(path: str, root: Path, heads: dict[str, str] | None = None) -> str:

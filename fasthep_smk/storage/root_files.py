@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.util.errors import nearest
-from fasthep_smk.util.remote import local_path, within
+from fasthep_smk.util.remote import is_remote, local_path, within
 
 if TYPE_CHECKING:
     import uproot
 
+#: Reading which branches a tree has takes 4 ms of Python, its entries alone a quarter of one. For
+#: so many files it is worth it to start processes, and each gets so many of them at a time.
+MANY, _AT_A_TIME = 1000, 50
+_MOST_PROCESSES = 8
 _TREE_IN_NAME = "names a tree, which belongs in sources: leave out ':{}'"
 
 
@@ -40,6 +49,20 @@ def look_into(
     """
     look = partial(_look, trees=tuple(trees), root=root)
     briefly = [path in in_brief for path in paths]
+    # A remote file's time is its server's.
+    if sum(not is_remote(path) for path in paths) >= MANY:
+        with (
+            contextlib.suppress(BrokenProcessPool, OSError),  # there is no room for them
+            ProcessPoolExecutor(
+                min(os.cpu_count() or 1, _MOST_PROCESSES),
+                mp_context=get_context("spawn"),
+                # Ctrl-C ends them, without a traceback of each.
+                initializer=signal.signal,
+                initargs=(signal.SIGINT, signal.SIG_DFL),
+            ) as pool,
+        ):
+            contents = pool.map(look, paths, briefly, chunksize=_AT_A_TIME)
+            return dict(zip(paths, contents, strict=True))
     with ThreadPoolExecutor(max_workers=8) as threads:
         return dict(zip(paths, threads.map(look, paths, briefly), strict=True))
 

@@ -1,4 +1,4 @@
-"""What ROOT files hold."""
+"""What ROOT files hold, looked at by threads or by processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import uproot
 
-from fasthep_smk.storage import inputs
+from fasthep_smk.storage import inputs, root_files
 from fasthep_smk.storage.inputs import Inputs, missing_branches
 from fasthep_smk.storage.root_files import look_into
 
@@ -24,7 +24,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_file_has_its_facts(folder: Path) -> None:
+@pytest.mark.parametrize("many", [2, 1000])
+def test_each_file_has_its_facts(folder: Path, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(root_files, "MANY", many)
     names = ["2.root", "0.root", "broken.root", "1.root", "9.root"]
     found = look_into(names, ["events"], folder)
     assert list(found) == names
@@ -36,6 +38,17 @@ def test_each_file_has_its_facts(folder: Path) -> None:
     assert found["1.root"].branches == {"events": {"pt", "eta"}}
     assert "is not a readable ROOT file" in str(found["broken.root"].problem)
     assert "does not exist" in str(found["9.root"].problem)
+
+
+def test_processes_that_cannot_start_are_done_without(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(root_files, "MANY", 1)
+    monkeypatch.setattr(root_files, "ProcessPoolExecutor", refuse)
+    assert look_into(["2.root"], ["events"], folder)["2.root"].entries == {"events": 2}
 
 
 def test_in_brief_only_the_entries_are_looked_at(folder: Path) -> None:
