@@ -19,7 +19,7 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "status",
         help="count the jobs that are done, running, failed or to do; show disk use",
         description="Count the jobs of a build folder that are done, running, failed or to do. "
-        "Show the disk use of the folder and the run in progress, if there is one. Nothing is "
+        "Show the run in progress, if there is one, and the disk use of the folder. Nothing is "
         "changed.",
     )
     status.add_argument("--json", action="store_true", help="print JSON")
@@ -33,7 +33,7 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "report",
         help="write a page with results, times, and the resources that jobs requested and used",
         description="Write BUILD/report.html, one file that needs no network. It shows cutflows, "
-        "plots, histograms, the resources of each rule, when jobs ran, failures and versions. "
+        "plots, histograms, failures, versions, the resources of each rule, and when jobs ran. "
         "Each run writes this report at its end.",
     )
     shown = report.add_mutually_exclusive_group()
@@ -102,8 +102,8 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         choices=("all", "auto", "none"),
         default="auto",
         help="which intermediate files to keep after a success; all: every file; auto (the "
-        "default): all but the oldest superseded results, if these take much space; none: only the "
-        "files that a run without changes needs",
+        "default): every file, but not the oldest superseded results if these take much space; "
+        "none: only the files that the next run needs if nothing changes",
     )
 
 

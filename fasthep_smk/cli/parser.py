@@ -129,8 +129,8 @@ def make_parser() -> Parser:
     doctor = commands.add_parser(
         "doctor",
         help="check that a site works, with a probe job in each pool",
-        description="Check the batch commands, accounting, credentials, current folder and "
-        "requests of pools. If all is well, send a probe job to each pool of the workflow. "
+        description="Check the batch commands, accounting, credentials, current folder, and "
+        "what the pools request. If all is well, send a probe job to each pool of the workflow. "
         "Without a workflow, send a probe job to each pool of the site.",
     )
     doctor.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
@@ -201,8 +201,8 @@ def make_parser() -> Parser:
             "--profile",
             metavar="SITE",
             help="where to run: local, slurm, htcondor, or the name or folder of a Snakemake "
-            "profile (default: the first of these that exists: SNAKEMAKE_PROFILE, profiles/default "
-            "beside the workflow, execution.strategy, your profile called default)",
+            "profile; the default is the first that exists of SNAKEMAKE_PROFILE, profiles/default "
+            "beside the workflow, execution.strategy, and your profile called default",
         )
         command.add_argument(
             "--identity",
@@ -276,14 +276,14 @@ def make_parser() -> Parser:
         type=values.limit,
         metavar="LIMIT",
         help="keep going after failures; finish without the failed partitions if at most this "
-        "number (3) or share (1%%) of all partitions failed",
+        "number or share of all partitions failed, such as 3 or 1%%",
     )
     ends = run.add_mutually_exclusive_group()
     ends.add_argument(
         "--json",
         action="store_true",
-        help="print one line of JSON at the end, even if the run is refused: outcome, problem, "
-        "build, report, jobs, failures; print everything else to standard error",
+        help="at the end, even if the run is refused, print outcome, problem, build, report, jobs "
+        "and failures as one line of JSON; print everything else to standard error",
     )
     run.add_argument(
         "--cancel",
@@ -332,21 +332,21 @@ def _add_sample(command: Parser) -> None:
         "--sample",
         type=values.sample,
         metavar="SHARE",
-        help="run a sample: this share (1%%) of the partitions of each dataset, at least one; a "
-        "later run adds the rest",
+        help="run only this share of the partitions of each dataset, such as 1%%, and at least "
+        "one; a later run adds the rest",
     )
     group.add_argument(
         "--partitions",
         type=values.partitions,
         metavar="DATASET:FIRST-LAST",
-        help="run a sample: these partitions, such as data:1-3,dy:2 (numbers start at 1), and the "
+        help="run only these partitions, such as data:1-3,dy:2 (numbers start at 1), and the "
         "first partition of each other dataset",
     )
     group.add_argument(
         "--events",
         type=values.sample_of_events,
         metavar="EVENTS",
-        help="run a sample: partitions with about this many events in total; 100k is 100000",
+        help="run only partitions with about this many events in total; 100k is 100000",
     )
 
 
