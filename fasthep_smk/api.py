@@ -116,7 +116,7 @@ def load_results(build: str | os.PathLike[str] = "build") -> Results:
             "has no results of a finished run",
             file=str(folder),
             expected="a build folder with run_summary.yaml or reports/VARIATION/run_summary.yaml",
-            hint="run the workflow first, or give the folder that was its --outdir",
+            hint="run the workflow first, or give the --outdir of an earlier run",
         )
     run = last_run.read(folder)
     if run is not None and run["outcome"] != "finished":
@@ -221,8 +221,8 @@ class Results:
                 "has no nominal results",
                 file=str(self.build),
                 expected=f"the argument variation=, with one of: {', '.join(names)}",
-                hint="with systematics: {include_nominal: true} in the workflow, the next run "
-                "makes nominal results",
+                hint="add systematics: {include_nominal: true} to the workflow; the next run "
+                "then makes nominal results",
             )
         if name not in names:
             raise self._unknown("variation", name, names)

@@ -92,7 +92,7 @@ def _check_build(build: Path) -> None:
     except Findings as error:
         if was_closed:
             raise
-        first = "type 'umask 022' (FAST-HEP makes files before fasthep-smk starts); then"
+        first = "FAST-HEP makes files before fasthep-smk starts: type 'umask 022', then"
         findings = [replace(finding, hint=f"{first} {finding.hint}") for finding in error.findings]
         raise Findings(findings) from None
 

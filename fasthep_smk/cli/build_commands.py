@@ -101,9 +101,9 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "--keep",
         choices=("all", "auto", "none"),
         default="auto",
-        help="which intermediate files to keep after a success; all: every file; auto (the "
-        "default): every file, but not the oldest superseded results if these take much space; "
-        "none: only the files that the next run needs if nothing changes",
+        help="after a success, keep all intermediate files (all), only those that a run without "
+        "changes needs (none), or all but the oldest superseded results if these take much space "
+        "(auto, the default)",
     )
 
 

@@ -44,7 +44,7 @@ def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> d
                 "jobs of an earlier run may still be in the queue, and may write to this folder",
                 key="BUILD",
                 value=str(folder),
-                hint="start the run again, which takes over these jobs; or cancel them with "
+                hint="to take over these jobs, start the run again; to cancel them, type "
                 "'fasthep-smk cancel'",
             )
         parts = _to_clean(build, everything=everything)

@@ -208,8 +208,8 @@ def _pilot(crew: Crew) -> str:
     amounts = {name: crew.attempt.request.shown(name) for name in AMOUNTS}
     asked = ", ".join(f"{name} {text}" for name, text in amounts.items() if text not in ("-", "0"))
     return (
-        f"    pool {crew.attempt.pool}: up to {crew.most} pilots, each for {crew.tasks} "
-        f"job{'' if crew.tasks == 1 else 's'} at a time: {asked}"
+        f"    pool {crew.attempt.pool}: up to {crew.most} pilots; each runs {crew.tasks} "
+        f"job{'' if crew.tasks == 1 else 's'} at a time and requests {asked}"
     )
 
 

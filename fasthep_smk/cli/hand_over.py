@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         how = json.loads((build / layout.HOW_TO_ASK).read_text(encoding="utf-8"))
         if how["only"] is not None:
             raise SmkError(
-                f"only variation {how['only']!r} was translated: first run\n"
+                f"only variation {how['only']!r} was translated; to translate all, type\n"
                 f"    fasthep-smk translate {how['workflow']} --outdir {build}"
             )
         os.chdir(how["folder"])

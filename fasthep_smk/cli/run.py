@@ -28,7 +28,7 @@ def do_run(options: argparse.Namespace) -> int:
     if close := misplaced(options.snakemake):
         raise UsageError(f"{close} belongs before --, because options after -- go to Snakemake")
     if any(re.match("-e|--exec", word) for word in options.snakemake):
-        raise UsageError("--executor: the site chooses it (--profile slurm, or a profile of yours)")
+        raise UsageError("remove --executor: the profile chooses it, as in --profile slurm")
     if options.dry_run:
         return _dry_run(options)
     build = build_folder(options.outdir)

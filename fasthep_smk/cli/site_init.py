@@ -22,8 +22,9 @@ _CONFIG = """\
 #     fasthep-smk workflow.yaml --profile {name}
 """
 _POOLS = """\
-# Profiles for the pools of a workflow on this site. A pool gets the profile that its key `use`
-# names, or else the profile with the pool's own name. Settings in the workflow override profiles.
+# Profiles for the pools of a workflow on this site. The key `use` of a pool names its profile.
+# Without `use`, a pool gets the profile of the same name. Settings in the workflow override
+# profiles.
 """
 _FURTHER = """\
 # Limits of Slurm's partitions. A job that names no partition goes to the partition that fits best.

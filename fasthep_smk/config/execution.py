@@ -198,8 +198,8 @@ def _environment_notices(
     if environment.is_packed:
         return [
             f"{environment.file}: environment: {environment.type} is sent with jobs only if "
-            "staging.mode is 'transfer'. Here, jobs use fasthep-smk's own environment, at the same "
-            "path"
+            "staging.mode is 'transfer'. Here, jobs use the environment of fasthep-smk itself, at "
+            "its path on this machine"
         ]
     if environment.type == "shared-prefix" and environment.prefix not in ("current", sys.prefix):
         return [

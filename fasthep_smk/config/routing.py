@@ -279,7 +279,7 @@ class Router:
                 key=needs.layer.key_at(("fallback_after",)),
                 problem="there is no fallback: jobs would have no other pool to go to",
                 value=as_yaml(needs.layer.content["fallback_after"]),
-                expected="a fallback to another pool next to this key",
+                expected="next to this key, the key fallback with another pool",
             )
         for pool in [first] if last is None else [first, last]:
             settings, findings = settings_of((*pool.layers, needs.own))

@@ -180,7 +180,9 @@ def _refused(plan: Plan, node: PlanNode, name: str, impl: type, params: YamlMapp
     except (TypeError, ValueError) as error:
         return str(error) if str(error).startswith(name) else f"{name}: {error}"
     if of_fasthep and name == "gpu.preload" and not params.get("fields"):
-        return "gpu.preload needs fields (the columns to move to the GPU), as in [Muon_Px, Muon_Py]"
+        return (
+            "gpu.preload needs fields, the columns to move to the GPU, such as [Muon_Px, Muon_Py]"
+        )
     if of_fasthep and name == "cuda.jit" and not _own_code_around(plan, node):
         return "cuda.jit reads its functions from ctx['cuda_jit_functions'], which no hook sets"
     return None
@@ -223,7 +225,7 @@ def _misfits(plan: Plan, node: PlanNode, keys: set[str]) -> Iterator[tuple[str, 
         free = {"comment", "description", *(_OF_OUTPUTS if node.role == "sink" else ())}
         odd = [name for name in odd if name not in free and not name.startswith("x-")]
     for name in odd:
-        only = " (its spec has one, but its function does not take it)" if name in listed else ""
+        only = "; its spec lists one, but its function does not take it" if name in listed else ""
         yield f"{place}.{name}", f"{op} has no parameter of this name{only}", accepted - _GIVEN
     lacking = {name for name in listed if mapping(listed[name]).get("required")} - {*node.params}
     for name in sorted(lacking - _GIVEN) if node.role != "sink" else ():

@@ -189,7 +189,7 @@ class Reading:
                 yield from self._named(part, other, within=within)
             added = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add) and columns
             if added and self._is_condition(part) and not _asks_for_any(sign, other):
-                yield "'+' of two conditions gives true or false, not the number of true ones", None
+                yield "'+' of two conditions gives true or false, not how many are true", None
         if isinstance(sign, ast.Is | ast.IsNot):
             constants = [part.value for part in (left, right) if isinstance(part, ast.Constant)]
             if columns or not any(value is None or isinstance(value, bool) for value in constants):
@@ -307,7 +307,8 @@ class Reading:
         }
         for node in self._nodes:
             if isinstance(node, _COLLECTIONS) and id(node) not in held and self._is_column(node):
-                yield f"{ast.unparse(node)} holds whole columns, not a value for each event", None
+                problem = f"{ast.unparse(node)} would give each event the values of all events"
+                yield problem, "write one column, not a list, tuple, dict or text of columns"
 
     def _is_column(self, node: ast.AST) -> bool:
         """Whether a value has an entry for each event, as far as can be told."""

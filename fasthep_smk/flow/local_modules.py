@@ -99,7 +99,7 @@ class Finder(importlib.machinery.FileFinder):
         file = spec.origin or f"{self.path}/{fullname}"
         message = f"{importer} imports the module {fullname!r}, but {file} is not imported"
         fix = f"If this is the right file, add its folder to PYTHONPATH: {shell([self.path])}"
-        warnings.warn(f"{message}, because no workflow names it. {fix}", stacklevel=2)
+        warnings.warn(f"{message}, because no workflow names this module. {fix}", stacklevel=2)
         return None
 
 

@@ -619,7 +619,7 @@ def test_an_unknown_report(document: Document, refused_as: Refused) -> None:
         (["workflow.yaml", "--", "--cores", "1", "--chunk-size", "5"], "--chunk-size belongs"),
         (["workflow.yaml", "--", "-o", "x"], "-o belongs before --"),
         (["workflow.yaml", "--", "--profile", "x"], "--profile belongs before --"),
-        (["workflow.yaml", "--", "--executor=slurm"], "--executor: the site chooses it"),
+        (["workflow.yaml", "--", "--executor=slurm"], "remove --executor: the profile chooses it"),
         (["workflow.yaml", "--", "--set-resources", "mem_mb=1"], "not of the form RULE:NAME=VALUE"),
         (["workflow.yaml", "--outdir", ""], "--outdir"),
         (["workflow.yaml", "--accept-missing", "-1"], "--accept-missing: '-1' is neither"),

@@ -115,7 +115,7 @@ def test_columns_that_are_right_give_what_fasthep_run_gives(
         (
             "ak.mask(x, x > 0.5)",
             HIST.replace("axes:", "weight_expr: x, axes:"),
-            "v: 25 of its values are missing (None, in a column of type ?float64)",
+            "v: 25 of its values are missing (None): they would be dropped",
         ),
         ("x * (1 + 1j)", HIST, "v: its values are of type complex128, but must be numbers"),
         (

@@ -437,7 +437,7 @@ def test_fasthep_makes_files_before_we_do(shared: Shared, smk: Run) -> None:
     command = ["run", "workflow.yaml", "--outdir", "build", "--backend", "snakemake"]
     done = run(*command, cwd=shared.project, program="fasthep")
     assert done.returncode == 1, done.stdout
-    hint = "hint: type 'umask 022' (FAST-HEP makes files before fasthep-smk starts); then chmod"
+    hint = "hint: FAST-HEP makes files before fasthep-smk starts: type 'umask 022', then chmod"
     assert hint in done.stderr
     try:
         os.umask(0o022)

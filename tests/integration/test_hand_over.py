@@ -246,7 +246,7 @@ def test_one_variation_is_not_all(project: Project) -> None:
     assert "; the results of other variations are unchanged" in alone.stdout
     refused = project.call()
     assert refused.returncode == 1
-    assert "only variation 'nominal' was translated: first run" in refused.stderr
+    assert "only variation 'nominal' was translated; to translate all, type" in refused.stderr
     assert project.smk("translate", "workflow.yaml", cwd=project.folder).returncode == 0
     assert project.runs() == ALL
 

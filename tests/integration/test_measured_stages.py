@@ -57,7 +57,7 @@ def test_each_partition_has_a_flame_graph(how: tuple[str, ...], analysis: Path, 
         f"{part}.{what}.html" for part in PARTS for what in ("memory", "profile")
     )
     assert "run_define_transform" in found["dy_0_0.profile.html"]
-    assert re.search(r"at most [\d.]+ [kM]?B more than at the start", found["dy_0_0.memory.html"])
+    assert re.search(r"held [\d.]+ [kM]?B more than at its start", found["dy_0_0.memory.html"])
     assert not without_graphs(compare_builds(analysis / "plain", analysis / "build"))
     page = (analysis / "build/report.html").read_text()
     assert 'href="./artifacts/profiles/Vars/dy_0_0.profile.html"' in page

@@ -51,7 +51,7 @@ def test_a_full_run_goes_on_from_a_sample(varied: Path, smk: Run) -> None:
     sample = smk("workflow.yaml", *CUT, "--sample", "30%", cwd=varied)
     assert sample.returncode == 0, sample.stderr
     assert "THE RESULTS ARE A SAMPLE" in sample.stderr
-    assert "forecast of a full run after this sample: " in sample.stdout
+    assert "forecast of a full run, after this run with --sample: " in sample.stdout
     build = varied / "build"
     first = partitions(build)
     # Two of five partitions of the data and two of four of the simulation, in both variations.

@@ -83,7 +83,7 @@ def do_forecast(options: argparse.Namespace) -> int:
 def of_rest(placed: Placed) -> str:
     """Return a line on what a run of a sample has left."""
     rest = _line(_forecast(placed, _not_done(placed)))
-    return rest.replace("forecast:", "forecast of a full run after this sample:", 1)
+    return rest.replace("forecast:", "forecast of a full run, after this run with --sample:", 1)
 
 
 def as_text(forecast: Forecast) -> str:
@@ -113,8 +113,8 @@ def _line(forecast: Forecast) -> str:
     end = time.strftime("%a %d %b, %H:%M", time.localtime(time.time() + forecast.seconds))
     text = (
         f"forecast: {forecast.jobs} jobs, {_hours(forecast.core_seconds)} core-hours, "
-        f"{about_bytes(forecast.disk)} on disk, {_seconds(forecast.seconds)}: "
-        f"a run started now ends at {end}"
+        f"{about_bytes(forecast.disk)} on disk, {_seconds(forecast.seconds)}; "
+        f"a run that starts now ends at {end}"
     )
     if forecast.unknown:
         rules = ", ".join(forecast.unknown)

@@ -49,11 +49,11 @@ data:
   datasets:
     - {{name: {dataset}, eventtype: mc, files: [{file}]}}
 
-# Branches to read. Branches that the stages name are added.
+# Branches to read. Other branches that stages use are read, too.
 sources:
   events: {{kind: root_tree, tree: {tree}, branches: [{branch}]}}
 {fields}
-# A histogram and its plot. If an entry of the tree has several values, all of them are filled.
+# A histogram and its plot. If an entry of the tree has several values, the histogram has them all.
 analysis:
   stages:
     - id: First

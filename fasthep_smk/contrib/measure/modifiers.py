@@ -132,10 +132,10 @@ class Memory(Measured):
             for call in trace.traceback:
                 frame = frame.add(f"{call.filename}:{call.lineno}", megabytes)
         notes += [
-            f"The stage used at most {about_bytes(max(peak - before, 0))} more than at the start. "
-            f"The frames show a moment at which the stage held {about_bytes(held)}. tracemalloc "
-            "has measured this; it sees the memory of Python and NumPy, but not that of other "
-            "libraries."
+            f"At its peak, the stage held {about_bytes(max(peak - before, 0))} more than at its "
+            f"start. The frames show a moment at which the stage held {about_bytes(held)}. "
+            "tracemalloc has measured this; it sees the memory of Python and NumPy, but not that "
+            "of other libraries."
         ]
 
 

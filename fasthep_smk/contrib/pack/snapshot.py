@@ -41,7 +41,7 @@ def editable_names(name: str, hooks: Iterable[Path]) -> dict[str, Path]:
             "is installed in editable mode, in a way that cannot be packed",
             key="the package",
             value=name,
-            expected="an editable install by a .pth file or a mapping of packages",
+            expected="an editable install that uses a .pth file or a mapping of packages",
             hint="install it without -e",
         )
     return places

@@ -99,7 +99,7 @@ def crews(
     notes: dict[str, None] = {}
 
     def without(pool: str, why: str) -> None:
-        notes[f"pool {pool!r} has no pilots, each job is a batch job of its own: {why}"] = None
+        notes[f"pool {pool!r} has no pilots, so each job is a batch job of its own: {why}"] = None
 
     def new(alike: Attempt, pilot: Pilot) -> _Kind:
         most, lasts = longest(alike), pilot.walltime
@@ -114,8 +114,8 @@ def crews(
             fewer = ", or set fewer pilot.tasks" if pilot.tasks > 1 else ""
             without(
                 alike.pool,
-                f"a pilot would be larger than any node ({wrong.value}; {wrong.expected}); "
-                f"ask for less{fewer}",
+                "a pilot would be larger than any node (requested "
+                f"{wrong.value}; expected {wrong.expected}); ask for less{fewer}",
             )
             return _Kind(None, most)
         name, workers_most = f"pool{len(kinds)}", workers.get(alike.pool, _MOST)

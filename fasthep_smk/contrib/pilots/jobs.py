@@ -202,7 +202,7 @@ class PilotJobs:
         waiting = {job: by_id[job].reason for job in self.alive("waiting") if job in by_id}
         held = {job: why for job, why in waiting.items() if why.startswith("held: ")}
         for why in dict.fromkeys(held.values()):
-            self._say(f"pool {self.pool!r}: the run removes a pilot from the queue: it was {why}")
+            self._say(f"pool {self.pool!r}: the run cancels a pilot that was {why}")
         self.cancel(list(held))
         return True
 

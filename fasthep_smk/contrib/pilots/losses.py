@@ -86,5 +86,5 @@ class Losses:
 def _fix(crew: Crew) -> str:
     return (
         f"give pool {crew.attempt.pool!r} a walltime, as long as one of its jobs takes at most "
-        '(config: {walltime: "HH:MM:SS"}); a pilot then starts a job only if it lasts long enough'
+        '(config: {walltime: "HH:MM:SS"}); a pilot then starts only jobs that it has time for'
     )

@@ -27,7 +27,7 @@ _KEPT = (
     "cut, and as a share of the events before all cuts."
 )
 _OLDER = "These variations come from an earlier run, and are not compared with the others: "
-_CHANGES = "Columns of variations show by how much the sum of weights differs from the nominal."
+_CHANGES = "Columns of variations show the change of the sum of weights relative to nominal."
 
 
 class Link(str):

@@ -46,7 +46,7 @@ def test_the_time_of_a_function_is_in_its_frame(tmp_path: Path) -> None:
 
 def test_what_a_call_holds_when_it_is_the_most_is_in_its_frame(tmp_path: Path) -> None:
     page = measured(Memory(), tmp_path)
-    (most,) = re.findall(r"at most ([\d.]+) MB more than at the start", page)
+    (most,) = re.findall(r"held ([\d.]+) MB more than at its start", page)
     assert 20 < float(most) < 30
     amounts = re.findall(r'title="[^"]*?test_modifiers[^"]*?: ([\d.]+) MB, ', page)
     assert any(23 < float(one) < 27 for one in amounts)  # also what is given back at the end

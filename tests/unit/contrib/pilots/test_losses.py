@@ -13,7 +13,7 @@ from fasthep_smk.storage.pilots import Crew
 
 FIX = (
     "give pool 'gpu' a walltime, as long as one of its jobs takes at most (config: {walltime: "
-    '"HH:MM:SS"}); a pilot then starts a job only if it lasts long enough'
+    '"HH:MM:SS"}); a pilot then starts only jobs that it has time for'
 )
 
 
