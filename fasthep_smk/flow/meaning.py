@@ -43,8 +43,8 @@ _LABELLED = (f"{_RENDERERS}hist1d", f"{_RENDERERS}data_mc")
 _DATASET_AXES = ("dataset", "dataset_name")
 #: Where FAST-HEP's compiler replaces a name.
 _REPLACED = (
-    "a name that is used in a weight_expr, in the expr of a variable, in a selection that is a "
-    "list, or in the source of an axis, but not one in the groups of a cutflow or in a reduce"
+    "a name in a weight_expr, in the expr of a variable, in a selection list, or in the source of "
+    "an axis; variations cannot replace names in the groups of a cutflow or in a reduce"
 )
 
 
@@ -266,8 +266,7 @@ def _of_plots(
                 file=workflow,
                 key=f"{key}.transforms",
                 problem=f"have no effect in a plot of {op}: nothing is grouped or scaled",
-                expected="a plot of hep.render.project, with 'transforms' in the plot or under "
-                "its 'then'",
+                expected="'transforms' in a plot of hep.render.project, or under its 'then'",
             )
 
 
@@ -359,7 +358,7 @@ def _unchanged(
             yield Finding(
                 file=workflow,
                 key=f"{key}.replace",
-                problem=f"replaces {name!r}, which is in no place where names can be replaced",
+                problem=f"replaces {name!r}, which is not used where variations can replace names",
                 expected=_REPLACED,
                 hint="define a column from it in a hep.define stage, and replace that column",
             )
@@ -367,7 +366,7 @@ def _unchanged(
         if left and name in used:
             stages = ", ".join(map(repr, dict.fromkeys(left)))
             problem = (
-                f"is not replaced in {stages}: read a copy of it there, and replace the copy, too"
+                f"is not replaced in {stages}: use a copy of the column there, and replace it, too"
             )
             yield Doubt(file=workflow, key=f"{key}.replace.{name}", problem=problem)
 

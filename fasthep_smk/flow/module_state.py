@@ -56,9 +56,8 @@ def _warning(file: str, line: int, text: str) -> str:
         f"{file}, line {line}, `{text.strip()}`: the random numbers of a module start again "
         "for each partition and stage, as if the module had just been imported. With a seed, each "
         "partition and stage draws the same numbers: smeared values are correlated and depend on "
-        "--chunk-size. Without a seed, no result can be reproduced. Draw them in the operation "
-        "instead: from rng(ctx), after `from fasthep_smk import rng` (docs/differences.md, Random "
-        "numbers)"
+        "--chunk-size. Without a seed, no result can be reproduced. Draw them with rng(ctx) in the "
+        "operation, after `from fasthep_smk import rng` (docs/differences.md, Random numbers)"
     )
 
 

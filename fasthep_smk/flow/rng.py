@@ -39,7 +39,8 @@ def rng(ctx: Context, name: str = "") -> np.random.Generator:
     if not ctx.get("node_id"):
         raise ValueError(
             "rng(ctx) needs the ctx of an operation: this ctx has no 'node_id'. In a hook or "
-            "modifier, pass {**ctx, 'node_id': node.id} and a name that nothing else uses"
+            "modifier, call rng({**ctx, 'node_id': node.id}, name), with a name that nothing else "
+            "uses"
         )
     partition = ctx.get("partition") or {}
     seed = json.dumps(

@@ -56,8 +56,8 @@ def joint_route(what: str, nodes: Iterable[Node], router: Router) -> tuple[Route
     first, *others = wishes.values()
     route = route_of(first, router)
     warnings = [
-        f"{what} is one job: it runs {', '.join(node.stage for node in group)} in pool "
-        f"{route.attempts[0].pool!r} with {first[0].stage}, not in pool "
+        f"{what} is one job, in pool {route.attempts[0].pool!r} because of {first[0].stage}. It "
+        f"runs {', '.join(node.stage for node in group)} there, too, not in pool "
         f"{route_of(group, router).attempts[0].pool!r}"
         for group in others
         if route_of(group, router).pools != route.pools

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fasthep_smk.config.run_settings import Limit
 from fasthep_smk.plan.partitions import Place, missing_entries
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.missing_report import count, line, said_of_sample
+from fasthep_smk.storage.missing_report import PART, count, line, said_of_sample
 from fasthep_smk.util.errors import JobsFailed, RunFailed
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def to_leave_out(error: JobsFailed, translation: Translation, limit: Limit) -> d
             varied = f" of variation {item.name!r}" if item.name else ""
             raise RunFailed(
                 f"{error}\nall partitions of dataset {dataset!r}{varied} are missing: results "
-                "without a whole dataset are not accepted"
+                "that lack a whole dataset are not accepted"
             )
     return missing
 
@@ -77,7 +77,7 @@ def last_word(translation: Translation, limit: Limit) -> str:
             f"THE RESULTS ARE INCOMPLETE: {count(len(without), total)}:",
             *(f"    {line(entry)}" for entry in missing_entries(lacking.values(), without)),
             f"{limit.said(total)}; the next run tries the missing partitions again",
-            *([f"THE RESULTS ARE A SAMPLE: {said_of_sample(sample.as_data())}"] if sample else []),
+            *([f"{PART}: {said_of_sample(sample.as_data())}"] if sample else []),
         ]
     )
 

@@ -61,8 +61,10 @@ def run_to_the_end(
             several = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
             text = f"changed during the run: {changes[0]}{several}"
             if rounds_left <= 0:
-                raise RunFailed(f"{text}\nit keeps changing: run again when it no longer changes")
-            print(f"{text}: the jobs that depend on it run again", file=sys.stderr)
+                raise RunFailed(
+                    f"{text}\nfiles keep changing: run again when they no longer change"
+                )
+            print(f"{text}: the run repeats the jobs that depend on it", file=sys.stderr)
             without = translation.settings.without
         except JobsFailed as error:
             from fasthep_smk.run import accept_missing
@@ -74,7 +76,7 @@ def run_to_the_end(
                 more = ["--keep-going"]  # to find at once all that is damaged
             if rounds_left > 0 and kinds and kinds <= _GOES_ON:
                 who = "made" if kinds == {"damaged"} else "made or read"
-                print(f"{error}\nthe jobs that {who} these files run again", file=sys.stderr)
+                print(f"{error}\nthe run repeats the jobs that {who} these files", file=sys.stderr)
             elif limit is None or "credential" in kinds:
                 raise  # with a renewed credential nothing would be missing
             elif rounds_left > 0 and kinds & _GOES_ON:
@@ -86,8 +88,8 @@ def run_to_the_end(
             elif not apart and accept_missing.lost_with_others(error, translation):
                 apart = True
                 print(
-                    f"{error}\npartitions that shared a batch job with a failed one run again, "
-                    "each in a batch job of its own",
+                    f"{error}\nthe run repeats the partitions that shared a batch job with a "
+                    "failed one, each in a batch job of its own",
                     file=sys.stderr,
                 )
             else:

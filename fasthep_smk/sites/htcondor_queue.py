@@ -60,7 +60,7 @@ class HTCondorQueue(System):
         jobs = list(jobs)
         if not jobs:
             return {}
-        reason = "waited too long for its pool: moved to another"
+        reason = "waited too long for its pool: moved to another pool"
         ask(["condor_hold", "-reason", reason, "-constraint", _that_wait(jobs, _IDLE)])
         states = _waiting(jobs)
         return {

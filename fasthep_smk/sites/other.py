@@ -69,8 +69,8 @@ class Other(System):
                 key="executor",
                 problem="this executor's jobs do not see the files of this machine",
                 value=as_yaml(self.name),
-                expected="an executor whose jobs see the build folder: files can be sent to jobs "
-                "on Slurm and HTCondor only (staging.mode: transfer)",
+                expected="an executor whose jobs see the build folder; 'staging.mode: transfer' "
+                "works only with Slurm and HTCondor",
                 hint="if its jobs see the folder, add to this file: shared-fs-usage: [persistence, "
                 "input-output, software-deployment, sources, source-cache]",
             )

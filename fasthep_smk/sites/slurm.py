@@ -89,7 +89,7 @@ class Slurm(SlurmQueue):
         (
             "slurm_extra",
             "config: {slurm: {extra: [OPTION]}}",
-            "extra may not contain options that have a key of their own (docs/pools.md)",
+            "'extra' must not contain options that have a key of their own (docs/pools.md)",
         ),
         (
             r"(QOS|Assoc)\w*MaxWall",

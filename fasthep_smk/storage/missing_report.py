@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 REPORT = "missing_partitions.md"
 #: Where they say of what the results are a sample.
 SAMPLE = "sample.md"
+#: What they say first of such results.
+PART = "THE RESULTS COVER PART OF THE DATA"
 #: Where they say what jobs warned of: weights that are NaN or infinite, inputs that were changed.
 WARNINGS = "warnings.md"
 
@@ -24,7 +26,7 @@ def reported(build: Path) -> str:
     reports = _found(build, REPORT)
     lines = [f"THE RESULTS ARE INCOMPLETE: see {', '.join(map(str, reports))}"] if reports else []
     if samples := _found(build, SAMPLE):
-        lines.append(f"THE RESULTS ARE A SAMPLE: see {', '.join(map(str, samples))}")
+        lines.append(f"{PART}: see {', '.join(map(str, samples))}")
     return "\n".join(lines)
 
 
@@ -44,7 +46,7 @@ def of_sample(sample: SampleFacts | None) -> str:
         return ""
     return (
         "# Sample\n\n"
-        f"All results of this run come from a sample: {said_of_sample(sample)}. "
+        f"All results of this run come from {said_of_sample(sample)}. "
         f"To get the results of all events, run again without {sample['asked'].split()[0]}.\n"
     )
 
@@ -80,7 +82,7 @@ def markdown(missing: Iterable[MissingPartition], total: int) -> str:
     lines = [
         "# Missing partitions",
         "",
-        f"{count(len(missing), total)} in all results of this run.",
+        f"All results of this run lack {len(missing)} of {total} partitions.",
         "",
         "| dataset | file | entries | what went wrong |",
         "|---|---|---|---|",

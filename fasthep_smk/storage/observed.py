@@ -243,9 +243,7 @@ def _in_words(observation: Observation, now: str | None) -> str:
         "near": f"{way} from the folder of {module or 'the workflow'}",
     }
     if observation.kind == "ignored":
-        return (
-            f"ignore_reads no longer has {observation.name}, and {observation.by} read such files"
-        )
+        return f"{observation.by} has read files like {observation.name}, no longer in ignore_reads"
     verb = "imported" if observation.kind in ("module", "package") else "read"
     subject = f"{names.get(observation.kind, observation.name)}, {verb} by {observation.by},"
     if now is None:
@@ -253,7 +251,7 @@ def _in_words(observation: Observation, now: str | None) -> str:
     if observation.identity is None:
         return f"{subject} was not there before"
     if observation.kind == "package":
-        return f"{subject} is another version: {observation.identity} → {now}"
+        return f"{subject} has changed: {observation.identity} → {now}"
     return f"{subject} has changed"
 
 

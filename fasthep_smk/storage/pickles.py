@@ -126,7 +126,7 @@ def sent(pickled: bytes | Path, *, key: str | None = None, file: str | None = No
     except RefusedPickle as error:
         fix = f"if you trust the workers, list the class: smk: {{pickles_of: [{error.names}]}}"
         raise Findings.one(
-            f"this may not come back from a worker: {error}",
+            f"workers must not send this: {error}",
             file=file,
             key=key,
             expected="arrays, histograms, plain data or objects of the classes in 'smk: "

@@ -276,10 +276,10 @@ def _check_names(path: Path, record: JsonObject) -> None:
         raise corrupt(path, "does not list its files")
     for name in mine:
         if "/" in name or name in ("", ".", ".."):
-            raise corrupt(path, f"names {name!r}, which is not in its folder")
+            raise corrupt(path, f"refers to {name!r}, which is not in its folder")
     for name in results:
         if not is_result(name):
-            raise corrupt(path, f"names {name!r}, which is not a result of an operation")
+            raise corrupt(path, f"refers to {name!r}, which is not a result of an operation")
 
 
 def corrupt(path: Path, problem: str) -> Damaged:

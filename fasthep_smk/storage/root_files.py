@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: so many files it is worth it to start processes, and each gets so many of them at a time.
 MANY, _AT_A_TIME = 1000, 50
 _MOST_PROCESSES = 8
-_TREE_IN_NAME = "names a tree, which belongs in sources: leave out ':{}'"
+_TREE_IN_NAME = "contains a tree's name, which belongs in sources: leave out ':{}'"
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _missing(path: str, root: Path) -> str:
             return (
                 f"does not exist; did you mean {parts[0]}, without {path.replace(parts[0], '')!r}?"
             )
-        return "is several files in one text: separate them by commas outside the quotes"
+        return "contains several file names: write each in quotes of its own, with commas between"
     file, _, tree = path.rpartition(":")
     if file and (root / file).is_file():
         return f"does not exist: {_TREE_IN_NAME.format(tree)}"

@@ -95,7 +95,7 @@ class Expected:
             elif layout.is_histogram(name):
                 pickles.check(files.read_plain(path, pickles.LARGEST + 1), self._listed)
         except pickles.RefusedPickle as error:
-            return f"holds a pickle that may not be sent: {failures.one_line(error)}"
+            return f"holds a pickle that must not be sent: {failures.one_line(error)}"
         except (ValueError, RecursionError, products.Damaged) as error:
             return f"cannot be read: {failures.one_line(error)}"
         return None
@@ -111,7 +111,7 @@ class Expected:
             return "is the record of another job, or of another version of this one"
         # What a failed job leaves for the user are diagnostics, of which no record tells.
         missing = record["results"].keys() - present
-        return f"names {min(missing)!r}, which was not sent back" if missing else None
+        return f"refers to {min(missing)!r}, which was not sent back" if missing else None
 
     def _problem_of_note(self, path: Path, key: str) -> str | None:
         note = failures.read(path)

@@ -145,8 +145,8 @@ class Preflight:
         if self._left_out:
             stages = ", ".join(map(repr, self._left_out))
             warnings.append(
-                "not tried with the first events: stages that need workers of their pool "
-                f"({stages}), and stages that read their results"
+                f"stages that need workers of their pool ({stages}), and stages that read their "
+                "results, were not tried with the first events"
             )
         if not findings and not doubts and not odd:  # what is odd is said again
             self._inputs.note_passed(self._passed)

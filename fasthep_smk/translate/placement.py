@@ -342,8 +342,8 @@ def unsafe_path(execution: Execution, build: Path, launch: Path, *others: Path) 
             return Finding(
                 problem=f"{system} would misread the name of {label}",
                 value=as_yaml(str(path)),
-                expected=f"a path without {', '.join(_IN_WORDS.get(char, char) for char in bad)}: "
-                "job commands contain it",
+                expected=f"a path without {', '.join(_IN_WORDS.get(char, char) for char in bad)}, "
+                "because job commands contain the path",
                 hint=hint,
             )
     for path in (build, launch, *others):

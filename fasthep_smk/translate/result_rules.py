@@ -67,7 +67,7 @@ def named(path):
 
 
 def asked():
-    """Return the results of the analysis, and the files in their folders that it does not make."""
+    """Return the results of the analysis, and other files in the folders of results."""
     done = subprocess.run([*HAND_OVER, "ask"], stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise WorkflowError("fasthep-smk does not take the analysis: see its message above")

@@ -102,10 +102,10 @@ def amounts(
         sized.stated[rule.name] = {ALL: stated, **own}
     if names := [*dict.fromkeys(unsaid)]:
         notes.append(
-            f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is set: "
-            f"jobs request {format_bytes(FIRST_MEMORY)} per cpu at first, and later what earlier "
-            "jobs of their rule used. 'resources: {memory: ...}' sets the memory; 'config: "
-            "{sizes: fixed}' leaves it to the batch system"
+            f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is set. Jobs "
+            f"first request {format_bytes(FIRST_MEMORY)} per cpu, later what earlier jobs of their "
+            "rule used. 'resources: {memory: ...}' sets the memory; with 'config: {sizes: fixed}', "
+            "the batch system chooses it"
         )
     if piloted:
         notes.append(

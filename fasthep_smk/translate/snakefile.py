@@ -116,7 +116,7 @@ def jobs_of(rule):
 def is_in_future(path):
     """Whether an input file's time is in the future: Snakemake would fail each job that reads it.
 
-    Inside a job, this holds for all files, because the node may have another clock.
+    Inside a job, files of the build folder count, too, because the node may have another clock.
     """
     if workflow.is_main_process and not Path(path).is_absolute():
         return False
@@ -124,7 +124,7 @@ def is_in_future(path):
 
 
 def files_for(rule, entry):
-    """Return the files that a job waits for; of jobs in a bundle, the file that marks its end."""
+    """Return the files that a job waits for; of a bundle, the file that marks its end."""
     jobs = TASKS[rule]["jobs"]
     entries = [jobs[key] for key in entry["jobs"]] if "jobs" in entry else [entry]
     paths = [path for one in entries for path in one["inputs"]]
@@ -143,7 +143,7 @@ def attempt_of(wildcards, attempt):
 
 
 def tries(number):
-    """Return how often a failed job is tried again: by the main process, never inside a job."""
+    """Return how often to try a failed job again; only the main process does so."""
     return number if workflow.is_main_process else 0
 
 

@@ -57,7 +57,7 @@ def folder_problem(name: str) -> str | None:
     if not name.strip():
         return "is empty"
     if name.startswith("/") or ".." in PurePosixPath(name).parts:
-        return "would leave the build folder when FAST-HEP names a folder after it"
+        return "is not usable: FAST-HEP would make a folder of this name outside the build folder"
     if any(ord(char) < 32 or ord(char) == 127 for char in name):
         return "holds a control character"
     if size > _MAX_BYTES:

@@ -47,7 +47,10 @@ def run_partition(job: WorkerJob) -> Content:
             except Exception as error:
                 if isinstance(cause_of(error), MemoryLimit | TimeLimit | MemoryError):
                     raise
-                print(f"the whole job runs, not a part: {masked(str(error))}", file=sys.stderr)
+                print(
+                    f"part of the job failed, so all of it runs: {masked(str(error))}",
+                    file=sys.stderr,
+                )
             files.remove(job.folder)  # nothing may be written into shared files
             for path in folder.iterdir():
                 files.remove(path)

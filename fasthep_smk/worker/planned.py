@@ -24,8 +24,8 @@ class Changed(SmkError):
     """
 
     fix = (
-        "'fasthep-smk translate' plans the job with the edited file; if an operation itself writes "
-        "the file, list it under smk: {ignore_reads: [...]}"
+        "'fasthep-smk translate' plans the job with the edited file. If an operation writes the "
+        "file, list the file under smk: {ignore_reads: [...]}"
     )
 
     def __init__(self, files: Iterable[str], *, failed: BaseException | None = None) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 #: Says that a job was sent its credentials: no other ones will come to where it is.
 SENT = "FASTHEP_SMK_SENT"
 _UNKNOWN = (
-    "require the credential under execution.credentials: the run then checks it; "
-    "'fasthep-smk doctor' shows the credentials that you have"
+    "list the credential under execution.credentials, so that the run checks it; "
+    "'fasthep-smk doctor' shows your credentials"
 )
 _NOT_THE_ONE = (
     "check that the credential is right for this server: 'fasthep-smk doctor WORKFLOW' shows which "

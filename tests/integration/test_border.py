@@ -423,7 +423,7 @@ def test_a_pickle_that_runs_code_is_refused(
         sent.content[HISTOGRAM] = content
     for classes in ([], ["my_ops:Fit"]):
         list_classes(build, classes)
-        assert "holds a pickle that may not be sent" in refused(build, sent, tmp_path)
+        assert "holds a pickle that must not be sent" in refused(build, sent, tmp_path)
     assert not canary.exists()
 
 
@@ -433,7 +433,7 @@ def test_an_archive_without_its_record_is_looked_at(
     """The record may have come before."""
     with_product(sent, forged(tmp_path / "canary")["system"])
     del sent.content[RECORD]
-    assert "holds a pickle that may not be sent" in refused(build, sent, tmp_path)
+    assert "holds a pickle that must not be sent" in refused(build, sent, tmp_path)
 
 
 def test_what_is_called_otherwise_is_not_read(build: Path, sent: Sent, tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_damaged_products_are_named_and_made_again(
     elif damage != "deleted":
         assert f"{work}/stage_" in said  # of several that one job reads, the first
         assert f"{work}/merge/dy/products.zip: this intermediate file" in said
-        assert "the jobs that made these files run again" in said
+        assert "the run repeats the jobs that made these files" in said
     assert again(before, build) == readers | {str(Path(name).parent) for name in damaged}
 
 
@@ -317,7 +317,7 @@ def test_a_run_in_which_every_file_is_damaged_mends_itself(
         if path.suffix in (".arrow", ".zip") and path.stat().st_size:
             flip(path)
     (build / "smk/work/finish/record.json").unlink()
-    assert "the jobs that made these files run again" in run_again(build)
+    assert "the run repeats the jobs that made these files" in run_again(build)
 
 
 @pytest.mark.parametrize("damage", some(MORE_DAMAGE, 1))

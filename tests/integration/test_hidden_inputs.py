@@ -339,7 +339,7 @@ KINDS = {
         "def factor(what, ctx): return open('ignored/' + 'sf').read()\n", {"ignored/sf": "1.5"},
         {"ignored/sf": "2.5", "workflow.yaml": WORKFLOW.format(module="my_ops", what="")
             .replace("ignored/**", "other/**")},
-        "ignore_reads no longer has ignored/**, and my.scale read such files",
+        "my.scale has read files like ignored/**, no longer in ignore_reads",
     ),
 }  # fmt: skip
 

@@ -324,7 +324,7 @@ def test_a_damaged_file_is_made_again_and_not_taken_for_missing(fragile: Path, s
     archive.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     (fragile / "build/artifacts/plots/Met.png").unlink()
     said = succeed(smk, fragile, "--accept-missing", "1")
-    assert "the jobs that made these files run again" in said
+    assert "the run repeats the jobs that made these files" in said
     assert "1 of 3 partitions is missing" in said
     assert (fragile / "build/artifacts/histograms/Met.pkl").read_bytes() == stored
 

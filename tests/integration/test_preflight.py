@@ -255,7 +255,7 @@ def test_what_needs_a_gpu_is_left_out_and_said_so(
     write(analysis, own, more=pools)
     status, said = check(capfd, "--shrink-to-fit")
     assert status == 0, said
-    assert "not tried with the first events: stages that need workers of their pool ('Own')" in said
+    assert "stages that need workers of their pool ('Own'), and" in said
     assert ran_with(analysis) == []
 
 

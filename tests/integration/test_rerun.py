@@ -173,7 +173,7 @@ def test_a_damaged_intermediate_is_named_and_made_again(
     if damage != "missing":  # which Snakemake sees itself
         assert "dy/0_0/products.zip" in done.stderr
         # A size that differs is seen before anything runs.
-        seen = "the jobs that made these files run again" not in done.stderr
+        seen = "the run repeats the jobs that made these files" not in done.stderr
         assert seen == (damage in ("truncated", "empty"))
     # Only the job that made the file ran again, and the result is the same.
     again = [path for path in before if path.stat().st_mtime_ns != before[path]]

@@ -50,7 +50,7 @@ def varied(analysis: Path) -> Path:
 def test_a_full_run_goes_on_from_a_sample(varied: Path, smk: Run) -> None:
     sample = smk("workflow.yaml", *CUT, "--sample", "30%", cwd=varied)
     assert sample.returncode == 0, sample.stderr
-    assert "THE RESULTS ARE A SAMPLE" in sample.stderr
+    assert "THE RESULTS COVER PART OF THE DATA" in sample.stderr
     assert "forecast of a full run, after this run with --sample: " in sample.stdout
     build = varied / "build"
     first = partitions(build)

@@ -482,7 +482,7 @@ def test_objects_of_own_classes_are_sent_if_they_are_listed(
     assert accept(project / "build", outcome, rule, place).status == 1
     (note,) = (project / "build/smk/failures").rglob("*.json")
     said = note.read_text()
-    assert "this may not come back from a worker: it holds my_ops:Outer.Fit" in said
+    assert "workers must not send this: it holds my_ops:Outer.Fit" in said
     assert "smk: {pickles_of: [my_ops:Outer.Fit]}" in said
     done = smk("workflow.yaml", "-j", "1", "-o", "home", "--chunk-size", "50", cwd=project)
     assert done.returncode == 0, done.stderr
@@ -519,4 +519,4 @@ def test_a_result_that_is_no_histogram_is_not_sent(
     assert accept(project / "build", outcome, "finish", ()).status == 1
     assert not result.exists()
     (note,) = (project / "build/smk/failures").rglob("*.json")
-    assert "artifacts/histograms/Fit.pkl: this may not come back from a worker" in note.read_text()
+    assert "artifacts/histograms/Fit.pkl: workers must not send this" in note.read_text()

@@ -78,7 +78,7 @@ def test_more_than_everything_cannot_be_missing() -> None:
 def test_a_report_can_hold_any_text() -> None:
     one = Partition("id", "data", "a|b.root", "events", "0_0", 10, 20)
     text = markdown(missing_entries([one], {("data", "0_0"): "no | such \\ branch"}), 4)
-    assert "1 of 4 partitions is missing in all results" in text
+    assert "All results of this run lack 1 of 4 partitions" in text
     assert text.splitlines()[-1] == (
         r"| data | a\|b.root | entries 10 to 20 | no \| such \\ branch |"
     )

@@ -67,7 +67,7 @@ def test_what_is_ignored_does_not_count(change: Change, project: Path) -> None:
 def test_a_pattern_that_is_no_longer_ignored_counts(change: Change) -> None:
     found = Observation("ignored", "*.json", "my.op", "ignored")
     assert change(found, ignored=("*.json",)) is None
-    assert change(found) == "ignore_reads no longer has *.json, and my.op read such files"
+    assert change(found) == "my.op has read files like *.json, no longer in ignore_reads"
 
 
 def test_a_file_counts_that_lies_so_from_where_its_module_or_workflow_is_now(

@@ -514,7 +514,7 @@ def test_a_job_that_is_sent_fails_when_it_writes() -> None:
     try:
         with pytest.raises(Findings) as caught:
             pickles.dump({"a": Own(1)}, "stage.S")
-        assert "stage.S: this may not come back from a worker" in str(caught.value)
+        assert "stage.S: workers must not send this" in str(caught.value)
         assert f"smk: {{pickles_of: [{OWN}]}}" in str(caught.value)
         pickles.limit([OWN])
         pickles.dump({"a": Own(1)}, "stage.S")

@@ -193,7 +193,7 @@ def test_what_is_adopted_would_be_sent_too(tmp_path: Path, monkeypatch: pytest.M
     save(tmp_path / "a", Product("stage.S", "hist", "other", Own(1)))
     adopted = (tmp_path / "a", products.read_record(tmp_path / "a")["products"])
     monkeypatch.setattr(pickles, "_listed", frozenset())
-    with pytest.raises(Findings, match="this may not come back from a worker"):
+    with pytest.raises(Findings, match="workers must not send this"):
         products.save(tmp_path / "b", [], declared=[], adopted=adopted)
 
 

@@ -80,7 +80,7 @@ def test_htcondor_splits_no_prefix(tmp_path: Path) -> None:
     assert str(found).splitlines() == [
         "htcondor would misread the name of the environment of jobs",
         "    found: '/cvmfs/our env'",
-        "    expected: a path without spaces: job commands contain it",
+        "    expected: a path without spaces, because job commands contain the path",
         "    hint: put the environment into a folder with another name, or rename this one",
     ]
 

@@ -279,7 +279,7 @@ def first_asked(execution: str, build: Path | None = None) -> list[int | None]:
     attempts, _, notes = of_stage(*workflow(None, execution), build=build)
     asked = memories(attempts)
     # It is said once, where it is so.
-    first = "no memory is set: jobs request 2 GB per cpu at first"
+    first = "no memory is set. Jobs first request 2 GB per cpu"
     said = [note for note in notes if first in note]
     assert len(said) == (asked[0] is not None)
     return asked
