@@ -246,7 +246,7 @@ def _misread(
     return Finding(
         problem=f"YAML reads this as {read}",
         value=node.value,
-        hint=f"write {plain}, or put it in quotes if it is a text" if number[1] else None,
+        hint=f"write {plain}, or put the value in quotes if it is a text" if number[1] else None,
     )
 
 

@@ -150,7 +150,7 @@ class SlurmExecutor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
             if msg is None:
                 return
         if self.wait and self._could_not_begin(job_info):
-            self._lost(job_info, f"Slurm did not answer job {job_info.external_jobid}")
+            self._lost(job_info, f"Slurm did not answer srun in job {job_info.external_jobid}")
             return
         super().report_job_error(job_info, msg=msg, **options)
 

@@ -202,7 +202,7 @@ def names_in(content: bytes, *, tuples: float = math.inf) -> set[Name]:
                 below, top = top, argument
             elif name == "STACK_GLOBAL":
                 if not isinstance(below, str) or not isinstance(top, str):
-                    raise ValueError("it does not name its objects in plain text")
+                    raise ValueError("the names of its classes are not in plain text")
                 names.add((below, top))
                 below = top = None
             elif name.startswith("TUPLE"):
