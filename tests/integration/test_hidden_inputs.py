@@ -188,7 +188,7 @@ KINDS = {
         "float(open(what.partition(':')[0]).read())", "sf/k.json", what="sf/k.json:key"
     ),
     "a path with a variable": reads(
-        "float(open(os.path.expandvars(what)).read())", "sf/env.json", "env.json, which it names",
+        "float(open(os.path.expandvars(what)).read())", "sf/env.json", "the file $SFROOT/env.json",
         what="$SFROOT/env.json", variables={"SFROOT": "sf"},
     ),
     "an environment variable": Hidden(

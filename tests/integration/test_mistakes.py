@@ -105,6 +105,7 @@ def test_fasthep_run_fails_where_a_mistake_is_not_silent(
 ) -> None:
     """What FAST-HEP takes without an error is `silent`: no run of it shows the mistake."""
     known = yaml.safe_load(path.read_text()).get(kind) or []
+    known = [case for case in known if not case.get("gpu")]  # there may be none here
     differing = []
     for number, case in enumerate(random.sample(known, min(10, len(known)))):
         folder = tmp_path / f"{number}"

@@ -117,7 +117,7 @@ def names_of(folder: Path, text: str) -> list[str]:
     [
         ("--bundle", "3"),
         pytest.param((), marks=LONG),
-        pytest.param(("--granularity", "stage"), marks=LONG),
+        ("--granularity", "stage"),
     ],
 )
 def test_results_are_those_of_jobs_at_home(
