@@ -104,8 +104,8 @@ def renewal(required: Requirement, found: Credential | None, seconds: float = 0)
     if found is not None and found.path is None:
         return (
             f"get a new token{issuer}, write it into a file of mode 600, set {FILE_VARIABLE} to "
-            f"the path of this file, and unset {VARIABLE}: a token in a variable cannot be renewed "
-            "during a run"
+            f"the path of this file, and unset {VARIABLE} (a token in a variable cannot be renewed "
+            "during a run)"
         )
     where = f"{found.path}" if found is not None else f"a file whose path is in {FILE_VARIABLE}"
     return f"get a new token{issuer} (htgettoken, oidc-token), and write it to {where}, mode 600"

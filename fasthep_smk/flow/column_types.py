@@ -122,7 +122,7 @@ def _refuse_missing(text: str, column: object, other: str) -> None:
         shown = ak.type(column).content
         raise UnfitColumn(
             text, f"{missing} of its values are missing (None): they would be dropped, and "
-            f"later values would then count for wrong events; the type of the column is {shown}",
+            f"later values would move to their places; the type of the column is {shown}",
             f"write fill_none(…, {other}) in a hep.define, or drop such events in an earlier stage",
         )  # fmt: skip
 

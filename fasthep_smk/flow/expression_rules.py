@@ -308,7 +308,8 @@ class Reading:
         for node in self._nodes:
             if isinstance(node, _COLLECTIONS) and id(node) not in held and self._is_column(node):
                 problem = f"{ast.unparse(node)} would give each event the values of all events"
-                yield problem, "write one column, not a list, tuple, dict or text of columns"
+                hint = "write one column, not a list, tuple, dict or text of columns"
+                yield problem, f"{hint}; decimals need a point: 20.5"
 
     def _is_column(self, node: ast.AST) -> bool:
         """Whether a value has an entry for each event, as far as can be told."""

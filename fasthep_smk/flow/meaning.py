@@ -365,9 +365,8 @@ def _unchanged(
         left = [stage for stage, text in expressions_of(plan) if name in _names(text)]
         if left and name in used:
             stages = ", ".join(map(repr, dict.fromkeys(left)))
-            problem = (
-                f"is not replaced in {stages}: use a copy of the column there, and replace it, too"
-            )
+            fix = "use a copy of the column there, and replace the copy, too"
+            problem = f"is not replaced in {stages}: {fix}"
             yield Doubt(file=workflow, key=f"{key}.replace.{name}", problem=problem)
 
 

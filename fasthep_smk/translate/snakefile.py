@@ -124,7 +124,7 @@ def is_in_future(path):
 
 
 def files_for(rule, entry):
-    """Return the files that a job waits for; of a bundle, the file that marks its end."""
+    """Return the files that a job waits for; for a file of a bundle, the bundle's marker."""
     jobs = TASKS[rule]["jobs"]
     entries = [jobs[key] for key in entry["jobs"]] if "jobs" in entry else [entry]
     paths = [path for one in entries for path in one["inputs"]]

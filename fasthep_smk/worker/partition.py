@@ -48,7 +48,7 @@ def run_partition(job: WorkerJob) -> Content:
                 if isinstance(cause_of(error), MemoryLimit | TimeLimit | MemoryError):
                     raise
                 print(
-                    f"part of the job failed, so all of it runs: {masked(str(error))}",
+                    f"the whole job runs, because it could not run in part: {masked(str(error))}",
                     file=sys.stderr,
                 )
             files.remove(job.folder)  # nothing may be written into shared files

@@ -83,7 +83,7 @@ def do_forecast(options: argparse.Namespace) -> int:
 def of_rest(placed: Placed) -> str:
     """Return a line on what a run of a sample has left."""
     rest = _line(_forecast(placed, _not_done(placed)))
-    return rest.replace("forecast:", "forecast of a full run, after this run with --sample:", 1)
+    return rest.replace("forecast:", "forecast of a full run after this one:", 1)
 
 
 def as_text(forecast: Forecast) -> str:

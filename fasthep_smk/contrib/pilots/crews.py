@@ -115,7 +115,7 @@ def crews(
             without(
                 alike.pool,
                 "a pilot would be larger than any node (requested "
-                f"{wrong.value}; expected {wrong.expected}); ask for less{fewer}",
+                f"{wrong.value}; available: {wrong.expected}); ask for less{fewer}",
             )
             return _Kind(None, most)
         name, workers_most = f"pool{len(kinds)}", workers.get(alike.pool, _MOST)

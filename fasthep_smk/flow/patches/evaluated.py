@@ -123,7 +123,7 @@ def look_at_inputs(
     if node.impl == _HIST:
         lists, dropped = look_at_axes(params, events, weighted=bool(weights))
     if dropped:
-        problem = "values of the axis are missing (None), so their events are in no bin"
+        problem = "values of the axis are missing (None), so they are in no bin"
         missing = _told(node, DROPPED, dropped, problem)
         ctx.setdefault("_warnings", []).append(missing)
     _running = _Operation(node, ctx, events, share, weights, selected, lists)

@@ -113,7 +113,7 @@ def test_a_pilot_that_no_node_is_large_enough_for_is_not_asked_for() -> None:
     assert found.of("B", 1) is not None
     assert said == [
         "pool 'big' has no pilots, so each job is a batch job of its own: a pilot would be larger "
-        "than any node (requested memory: 21000000000; expected at most 16000000000); ask for "
+        "than any node (requested memory: 21000000000; available: at most 16000000000); ask for "
         "less, or set fewer pilot.tasks"
     ]
 

@@ -241,7 +241,7 @@ def test_without_nominal_no_variation_takes_its_place(build: Path) -> None:
         ("Pt (w_down)", "50.00"), ("Pt (w_up)", "200.00"),
     ]  # fmt: skip
     assert not any({"w_up", "w_down"} & {*row} for one in found for row in one.rows)
-    assert "differs from the nominal" not in page.write(build).read_text()
+    assert "relative to nominal" not in page.write(build).read_text()
 
 
 def test_what_an_earlier_run_made_is_not_compared(build: Path) -> None:
@@ -258,7 +258,7 @@ def test_what_an_earlier_run_made_is_not_compared(build: Path) -> None:
     assert [row["histogram"] for row in section(build, "histograms")] == shown()
     text = page.write(build).read_text()
     assert "and are not compared with the others: nominal, w_down." in text
-    assert "differs from the nominal" not in text and 'class="band"' not in text
+    assert "relative to nominal" not in text and 'class="band"' not in text
     save_ends(build, nominal=True, w_up=True, w_down=False)  # a job of the last one has failed
     assert shown() == ["Pt", "Pt, w: dy", "Pt (w_down)"]
     assert [row["w_up"] for row in section(build, "histograms")] == ["+100 %", "–"]
