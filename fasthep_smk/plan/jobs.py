@@ -72,7 +72,7 @@ def _side_rule(book: Book) -> Rule:
             [
                 book.digests(item, nodes),
                 book.context(item, None),
-                book.names(item),
+                [item.graph.plan.context.get("datasets"), book.names(item)],
                 book.identities(item.files),
             ]
         )

@@ -38,11 +38,19 @@ def _merge_rule(book: Book) -> Rule:
                 node for node in item.nodes_in("dataset") if item.graph.active(node, dataset)
             )
             book.send(rule, item, nodes, "the work at the end of a dataset")
+            late = [
+                [node, port]
+                for node, port in late_keys(item, name)
+                if port not in item.graph.nodes[node].retained
+                and item.graph.nodes[node].outputs[port] != "event_stream"
+            ]
+            sees_all = item.graph.hooked or any("run" in item.graph.nodes[n].sees for n in nodes)
             signature = digest_of(
                 [
                     book.digests(item, nodes, name),
                     book.context(item, name),
                     [dataset, book.names(item)] if nodes else None,
+                    item.graph.plan.context.get("datasets") if sees_all else None,
                     book.before(item),
                     book.made(item, name),
                     # Where the files of a variation go depends on its name.
@@ -50,6 +58,7 @@ def _merge_rule(book: Book) -> Rule:
                     book.contents(item, "dataset"),
                     # What is left for the end of the run, besides the reduced products.
                     [[list(key), rule.live[key]] for key in final_streams(item)],
+                    late,
                     *sampled,
                 ]
             )
@@ -77,6 +86,7 @@ def _finish_rule(book: Book) -> Rule:
                 reads += _partition_reads(book, item, name)
         without = [part.id for part in item.partitions if part.place in book.left_out]
         lost = [part for part in item.partitions if part.place in book.without]
+        reasons = [book.without[part.place] for part in lost]
         common = [plan.context.get("datasets"), book.names(item)]
         values = _values(book, item, [*common, item.name, without])
         if not book.varied:  # several ends of a run keep all cores busy
@@ -91,7 +101,7 @@ def _finish_rule(book: Book) -> Rule:
                 item.name,
                 book.contents(item, "dataset", "final"),
                 # The summary lists them: a run that knows nothing of them is another one.
-                *([["without", without]] if without else []),
+                *([["without", without, reasons]] if without else []),
                 *([["export", *book.exports]] if book.exports else []),
                 *book.sampled(item),
             ]
@@ -99,7 +109,7 @@ def _finish_rule(book: Book) -> Rule:
         job = Job(
             rule.name, {}, item.label, None, None, nodes, tuple(reads), (), signature,
             missing=tuple(missing_entries(lost, book.without)), values=values,
-            sample=book.sample.as_data() if book.sample else None,
+            sample=book.sample.as_data() if book.sample and book.sampled(item) else None,
         )  # fmt: skip
         book.add(rule, item, (), job)
     return rule

@@ -248,7 +248,7 @@ class _Comparison:
     def _remove_damaged_products(self) -> None:
         """Note which products are gone or damaged; remove the latter, so that they are missed."""
         damaged = damage.of_products(self.build, self.valid, content=self.verify)
-        self.result.deleted |= damaged
+        self.result.deleted = {**damaged, **self.result.deleted}  # the first look says how
         for path, how in damaged.items():
             if how != damage.GONE:
                 self.result.damaged.append(f"{path} {how}: made again where it is needed")

@@ -26,7 +26,7 @@ from msgspec.structs import astuple
 from fasthep_smk.flow.distributions import NOT_INSTALLED, package_identity
 from fasthep_smk.flow.named_files import Made, NamedFiles, file_identity
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.record import Record, read_head
+from fasthep_smk.storage.record import Record, corrupt, read_head
 from fasthep_smk.util import files
 from fasthep_smk.util.shapes import ready
 
@@ -324,11 +324,11 @@ def inherited(build: Path, folders: Iterable[str]) -> list[str]:
     """Return the digests in the records of finished jobs, by their folders.
 
     Raises:
-        ValueError: a record cannot be read: what its job has read would not be known.
+        Damaged: a record cannot be read: what its job has read would not be known.
     """
     heads = {folder: read_head(build / folder) for folder in folders}
     if unread := [folder for folder, head in heads.items() if head is None]:
-        raise ValueError(f"{unread[0]} has no record that can be read")
+        raise corrupt(build / unread[0] / layout.RECORD, "cannot be read")
     return list(
         dict.fromkeys(digest for head in heads.values() if head for digest in head.observed)
     )

@@ -144,6 +144,8 @@ class _Loading:
         """Add a finished job's record, and those of its files that hold these products."""
         record = products.read_record(self.build / folder)
         entries = hard_links.entries(record)
+        if self.table.scope == "merge" and record["rule"] == "side_products":
+            keys = entries  # it hands all of them on
         names = {products.RECORD: None}
         for node, port in keys:
             if (node, port) in entries:  # else the node does not apply there

@@ -11,6 +11,7 @@ import pytest
 import uproot
 
 from tests.integration.conftest import Run
+from tests.integration.test_damage import EVERY_KIND
 from tests.support.forms import some
 
 pytestmark = pytest.mark.integration
@@ -47,6 +48,18 @@ def finished(analysis: Path, smk: Run) -> Path:
     assert done.returncode == 0, done.stderr
     assert "Nothing to do" in jobs_to_run(smk, analysis)
     return analysis
+
+
+def test_what_is_made_once_before_all_partitions_follows_from_the_datasets(
+    analysis: Path, smk: Run
+) -> None:
+    """The schema of a dataset has its group, which no partition may read."""
+    workflow = analysis / "workflow.yaml"
+    workflow.write_text(EVERY_KIND)
+    done = smk("workflow.yaml", "-j", "2", cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    workflow.write_text(EVERY_KIND.replace("{name: dy, files", "{name: dy, group: boson, files"))
+    assert " side_products " in jobs_to_run(smk, analysis)
 
 
 @pytest.mark.parametrize("granularity", ["auto", "stage"])
