@@ -159,8 +159,6 @@ def check_archive(path: Path, listed: Iterable[str]) -> None:
     Raises:
         Refused: one holds what is not listed, or it is no archive.
     """
-    if path.stat().st_size == 0:  # the job had no product to pickle
-        return
     try:
         with zipfile.ZipFile(path) as archive:
             for item in archive.infolist():

@@ -78,11 +78,15 @@ def save(
     writer = _Writer(folder)
     entries = [] if adopted is None else writer.adopt(adopted[0] / ARCHIVE, adopted[1])
     entries += [writer.entry(product) for product in products]
-    writer.close()
     for name in declared:
-        if not (folder / name).exists():
+        if (folder / name).exists():  # perhaps shared with another folder
+            continue
+        if name == ARCHIVE:
+            writer.archive()
+        else:
             (folder / name).touch()
             writer.files.append(name)
+    writer.close()
     files.sync_all(folder / name for name in writer.files)
     files.sync(folder)
     described = {name: files.described(folder / name) for name in writer.files}
@@ -200,7 +204,7 @@ class _Writer:
                 for name in members.intersection(source.namelist()):
                     content = source.read(name)
                     pickles.sent(content, file=str(archive))
-                    self._open().writestr(name, content)
+                    self.archive().writestr(name, content)
         return adopted
 
     def close(self) -> None:
@@ -214,12 +218,13 @@ class _Writer:
         return {"$": "stream", "file": name}
 
     def _pickle(self, value: object, key: str) -> JsonObject:
-        archive = self._open()
+        archive = self.archive()
         name = _unused(encode(key), pickles.MEMBER, archive.namelist())
         archive.writestr(name, pickles.dump(value, key))
         return {"$": "pickle", "member": name}
 
-    def _open(self) -> zipfile.ZipFile:
+    def archive(self) -> zipfile.ZipFile:
+        """Return the archive, which may stay empty."""
         if self._archive is None:
             self._archive = zipfile.ZipFile(
                 self.folder / ARCHIVE, "w", compression=zipfile.ZIP_DEFLATED, compresslevel=1
