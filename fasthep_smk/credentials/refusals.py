@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 from fasthep_smk.util.errors import chain_of
@@ -28,9 +27,11 @@ def is_refusal(error: BaseException, file: str | None = None) -> bool:
     ``file`` is the input file of the job.
     """
     # A stage's error holds the one that was raised in it.
-    held = [getattr(outer, "cause", None) for outer in chain_of(error)]
-    inner = [item for item in held if isinstance(item, BaseException)]
-    for cause in [*chain_of(error), *itertools.chain(*map(chain_of, inner))]:
+    causes = [*chain_of(error)]
+    held = [getattr(outer, "cause", None) for outer in causes]
+    for inner in held:
+        causes += chain_of(inner) if isinstance(inner, BaseException) else ()
+    for cause in causes:
         text = str(cause)
         if _TEXT.search(text) or any(
             getattr(cause, name, None) in _STATUS for name in ("code", "status", "status_code")

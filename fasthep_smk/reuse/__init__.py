@@ -149,11 +149,13 @@ class _Comparison:
         self._name_bundle()
         self._archive_damaged()
         missing = [(rule, job) for rule, job in jobs if job.folder not in self.valid]
+        looked_at = frozenset[str]()
         if missing and self.verify:
             self._remove_damaged_products()  # what is damaged is not adopted
+            looked_at = frozenset(self.valid)
         if missing:
             missing = self._adopt(missing)
-        self._remove_damaged_products()
+        self._remove_damaged_products(but=looked_at)
         facts = ledger.write(self.build, self.rules, ledger.read(self.build))
         reasons = None
         if missing and (self.unusable or self.changed or self.before or self.store.superseded):
@@ -245,10 +247,14 @@ class _Comparison:
                 f"{kept.relative_to(self.build)}"
             )
 
-    def _remove_damaged_products(self) -> None:
-        """Note which products are gone or damaged; remove the latter, so that they are missed."""
-        damaged = damage.of_products(self.build, self.valid, content=self.verify)
-        self.result.deleted = {**damaged, **self.result.deleted}  # the first look says how
+    def _remove_damaged_products(self, but: Collection[str] = ()) -> None:
+        """Note which products are gone or damaged; remove the latter, so that they are missed.
+
+        Those of the folders in ``but`` are not looked at.
+        """
+        records = {folder: record for folder, record in self.valid.items() if folder not in but}
+        damaged = damage.of_products(self.build, records, content=self.verify)
+        self.result.deleted |= damaged
         for path, how in damaged.items():
             if how != damage.GONE:
                 self.result.damaged.append(f"{path} {how}: made again where it is needed")
